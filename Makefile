@@ -1,0 +1,83 @@
+# Everything is installed into .venv, and installed again only when pyproject.toml changes, so each
+# target works offline once it has run. uv is used where it is present, venv and pip otherwise.
+
+PYTHON ?= python3
+WORKERS ?= auto
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install -qq)
+
+# pyright's version is pinned in pyproject.toml; without this it asks the network for a newer one.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint cover format reference mutants bench serve clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+setup: $(VENV)/.dev ## create .venv with all that is needed to work on holdfast
+
+demo: $(VENV)/.run ## see holdfast work
+	@scripts/need bubblewrap bwrap --version || echo "WARNING: the demo runs WITHOUT a jail around its workers." >&2
+	@$(BIN)/holdfast demo --no-json
+
+test: $(VENV)/.dev ## run all tests (WORKERS=2 ARGS="-k journal")
+	@scripts/need bubblewrap bwrap --version
+	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+cover: $(VENV)/.dev ## run all tests and show what they miss in the parts everything trusts
+	@scripts/need bubblewrap bwrap --version
+	@$(BIN)/pytest -n $(WORKERS) --cov $(ARGS)
+
+lint: $(VENV)/.dev ## check style, types, layers and sizes
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/check_sizes.py
+	$(BIN)/python scripts/make_reference.py --check
+
+format: $(VENV)/.dev ## fix and format what ruff can
+	$(BIN)/ruff check --fix --exit-zero
+	$(BIN)/ruff format
+
+reference: $(VENV)/.dev ## write docs/reference from the code
+	$(BIN)/python scripts/make_reference.py
+
+mutants: $(VENV)/.dev ## remove each guard and invariant of the machines in turn: do the tests notice?
+	@$(BIN)/python scripts/mutate_machines.py $(ARGS)
+
+bench: $(VENV)/.dev ## measure, in ratios to the floor of this machine (ARGS=...)
+	@$(BIN)/python -m bench $(ARGS)
+
+serve: $(VENV)/.run ## start the server (ARGS=...)
+	@if $(BIN)/holdfast serve --help >/dev/null 2>&1; then exec $(BIN)/holdfast serve $(ARGS); \
+	else echo "The server is not part of this version yet."; fi
+
+clean: ## remove .venv and all that the tools left behind
+	rm -rf $(VENV) build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- installing: a stamp for each step, so that a demo does not wait for the linters ---
+
+# The build backend stays in .venv, so that pip, when pyproject.toml changes but the dependencies do
+# not, needs no network either.
+$(VENV)/.run: pyproject.toml
+ifneq ($(UV),)
+	@uv venv --quiet --allow-existing --python '>=3.11' $(VENV)
+else
+	@$(PYTHON) -c 'import sys; sys.exit("holdfast needs Python 3.11: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@scripts/need python3-venv $(PYTHON) -c 'import ensurepip'
+	@$(PYTHON) -m venv $(VENV)
+endif
+	@echo "installing holdfast into $(VENV)"
+	@$(INSTALL) 'hatchling>=1.27'
+	@$(INSTALL) --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@echo "installing the development tools into $(VENV)"
+	@$(INSTALL) --no-build-isolation -e '.[dev]'
+	@touch $@

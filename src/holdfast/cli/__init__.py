@@ -1,0 +1,1 @@
+"""The command line. `main.py` is the program; each module beside it holds one group of commands."""

@@ -1,0 +1,102 @@
+"""Journal records for people: one line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rich.table import Table
+
+from holdfast.cli import _output
+from holdfast.cli._find import ENDING
+from holdfast.contracts import Record
+
+WIDE = 150
+"""Columns from which on whole run ids are shown."""
+
+_HIDDEN = ("sensitive", "secret")
+
+
+def table(records: list[Record], width: int) -> Table:
+    """The records, aligned; in a narrow terminal, runs are named by the end of their id."""
+    found = Table(box=None, pad_edge=False, header_style="dim")
+    found.add_column("seq", justify="right")
+    found.add_column("time", style="dim", no_wrap=True)
+    found.add_column("stream", no_wrap=True)
+    found.add_column("kind", no_wrap=True)
+    found.add_column("run", style="dim", no_wrap=True)
+    found.add_column("what", overflow="fold")
+    for record in records:
+        seq, time, stream, kind, run, what = cells(record)
+        if run and width < WIDE:
+            run = f"…{run[-ENDING:]}"
+        found.add_row(seq, time[5:], stream, kind, run, what)
+    return found
+
+
+def cells(record: Record) -> tuple[str, str, str, str, str, str]:
+    """seq, time, stream, kind, run, summary."""
+    kind = record.kind if record.known else f"{record.kind} (newer)"
+    return (
+        str(record.seq),
+        _output.clock(record.time) if record.time else "",
+        _output.visible(record.stream),
+        _output.visible(kind),
+        _output.visible(record.run_id or ""),
+        _output.visible(summary(record)),
+    )
+
+
+def summary(record: Record) -> str:
+    """What the record says, in a few words."""
+    if record.privacy in _HIDDEN:
+        return f"({record.privacy})"
+    said: dict[str, Any] = record.payload
+    if not record.known:
+        return f"a record this version does not understand: {_short(said)}"
+    try:
+        return _SAID[record.kind](said, record) if record.kind in _SAID else _short(said)
+    except (KeyError, TypeError):
+        return _short(said)
+
+
+def _short(said: dict[str, Any]) -> str:
+    text = json.dumps(said, ensure_ascii=False)
+    return text if len(text) <= 120 else text[:119] + "…"
+
+
+def _content(record: Record, role: str) -> str:
+    for ref in record.content:
+        if ref.role == role:
+            return f"{role} {ref.digest[:12]} ({_output.size(ref.size)})"
+    return ""
+
+
+def _started(_: dict[str, Any], record: Record) -> str:
+    return " · ".join(filter(None, (_content(record, "code"), _content(record, "inputs"))))
+
+
+def _ended(said: dict[str, Any], record: Record) -> str:
+    # A short run has no start of its own on record: its end tells that too.
+    parts = [_started(said, record), f"{said['metrics']['duration_ms']} ms"]
+    if "error" in said:
+        parts.append(f"{said['error']['code']}: {said['error']['message']}")
+    return " · ".join(filter(None, parts))
+
+
+_SAID: dict[str, Callable[[dict[str, Any], Record], str]] = {
+    "session_created": lambda said, _: f"{said['language']} · {said['engine']}",
+    "session_state": lambda said, record: f"{_content(record, 'state')} · {said['engine']}",
+    "session_destroyed": lambda said, _: said["reason"],
+    "run_started": _started,
+    "run_completed": _ended,
+    "run_failed": _ended,
+    "run_cancelled": _ended,
+    "code_validated": lambda said, _: f"{said['status']} · session {said['session_id']}",
+    "content_erased": lambda said, _: f"{said['digest'][:12]} · {said['reason']}",
+    "effect_intent": lambda said, _: f"{said['kind']} · {said['name']}",
+    "effect_result": lambda said, _: said["status"],
+    "approval_requested": lambda said, _: f"{said['tool']} · {said['summary']}",
+    "approval_responded": lambda said, _: said["decision"]["decision"],
+}

@@ -1,0 +1,26 @@
+"""The journal and the sessions on it, to look at without changing or creating anything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from holdfast.journal import Journal
+from holdfast.runtime import Settings, wiring
+from holdfast.shell import Shell
+
+
+@asynccontextmanager
+async def journal_to_read() -> AsyncGenerator[Journal]:
+    """The journal in force; raises `NOT_FOUND` when there is none yet."""
+    journal = wiring.open_journal(Settings.load(), read_only=True)
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+def sessions_of(journal: Journal) -> Shell:
+    """The sessions on a journal. Nothing can be run: there is no engine behind it, and none is started."""
+    settings = Settings.load()
+    return Shell(journal, {}, b"", settings.shell.limits)

@@ -1,0 +1,67 @@
+"""Ctrl-C and SIGTERM: the work is cancelled, and everything around it is closed in order."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from holdfast.errors import HoldfastError, PersonError
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """The user or the host has stopped the program."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+    @property
+    def error(self) -> HoldfastError:
+        """What to say about it."""
+        return PersonError(
+            "CANCELLED",
+            f"The run was cancelled ({self}).",
+            hint="The session is as it was before; run the code again if it is still wanted.",
+        )
+
+
+async def until_stopped(work: Callable[[], Awaitable[T]]) -> T:
+    """What `work` gives; raises `Stopped` once it has been cancelled by a signal.
+
+    A second signal is not caught any more: it ends the program as if we were not there.
+    """
+    results: list[T] = []
+    failures: list[Exception] = []
+    numbers: list[int] = []
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            await group.start(_watch, scope, numbers)
+            try:
+                results.append(await work())
+            except Exception as why:  # noqa: BLE001 - raised below, outside of the task group
+                failures.append(why)
+        group.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+    if not results:
+        raise Stopped(numbers[0])
+    return results[0]
+
+
+async def _watch(
+    scope: anyio.CancelScope,
+    numbers: list[int],
+    *,
+    task_status: anyio.abc.TaskStatus[None],
+) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for number in signals:
+            numbers.append(number)
+            scope.cancel()
+            return

@@ -1,0 +1,161 @@
+"""`holdfast session`: which sessions there are, what one is, and its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli import _output
+from holdfast.errors import NotFound
+
+if TYPE_CHECKING:
+    from holdfast.contracts import RunView, SessionView
+    from holdfast.journal import Journal
+
+RECENT, SEARCHED = 20, 200
+"""Runs that are shown of a session, and records that are searched for them."""
+
+app = typer.Typer(help="Sessions: list, show, destroy.", rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(metavar="S", help="The session's id.", show_default=False)]
+
+
+@app.command("list")
+def list_(
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="At most so many.")
+    ] = 100,
+    after: Annotated[
+        str,
+        typer.Option("--after", metavar="CURSOR", help="Go on after this one: `next` of a list."),
+    ] = "",
+    as_json: _output.JsonFlag = None,
+) -> None:
+    """List the open sessions, by id."""
+    import anyio
+
+    found = anyio.run(_list, after, limit + 1)
+    items, more = found[:limit], len(found) > limit
+    if _output.as_json(as_json):
+        _output.print_json({"items": items, "next": items[-1].id if more else None})
+        return
+    from rich.table import Table
+
+    table = Table("session", "language", "runs", "last used", "created", box=None, pad_edge=False)
+    for one in items:
+        times = (_output.clock(one.last_used_at), _output.clock(one.created_at))
+        table.add_row(one.id, one.language.value, str(one.runs), *times)
+    out = _output.console()
+    out.print(table if items else "No sessions yet: `holdfast run` makes one.")
+    if more:
+        out.print(f"more: --after {items[-1].id}", style="dim")
+
+
+@app.command()
+def show(session: Name, as_json: _output.JsonFlag = None) -> None:
+    """Show one session and its recent runs.
+
+    Also a destroyed one: its records stay.
+    """
+    import anyio
+
+    view, runs = anyio.run(_show, session)
+    if _output.as_json(as_json):
+        _output.print_json(view)
+        return
+    from rich.table import Table
+
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_column(style="dim")
+    for name, value in _facts(view):
+        facts.add_row(name, value)
+    out = _output.console()
+    out.print(facts)
+    if runs:
+        table = Table("run", "started", "status", "time", "", box=None, pad_edge=False)
+        for run in runs:
+            problem = run.error.code if run.error else ""
+            took = f"{run.usage.duration_ms} ms"
+            table.add_row(run.id, _output.clock(run.started_at), run.status, took, problem)
+        out.print()
+        out.print(table)
+
+
+@app.command()
+def destroy(
+    session: Name,
+    wait: Annotated[
+        int, typer.Option("--wait", metavar="MS", min=0, help="How long to wait for a run in it.")
+    ] = 30_000,
+    as_json: _output.JsonFlag = None,
+) -> None:
+    """End a session and erase what it held.
+
+    The record that it was stays, and still verifies.
+    """
+    import anyio
+
+    view = anyio.run(_destroy, session, wait)
+    if _output.as_json(as_json):
+        _output.print_json(view)
+    else:
+        _output.console().print(
+            f"Session {view.id} is destroyed; its records stay, its content is erased."
+        )
+
+
+async def _list(after: str, limit: int) -> list[SessionView]:
+    from holdfast.cli._state import journal_to_read, sessions_of
+
+    try:
+        async with journal_to_read() as journal:
+            return await sessions_of(journal).list(after=after, limit=limit)
+    except NotFound:
+        return []  # no journal yet, so no sessions
+
+
+async def _show(session: str) -> tuple[SessionView, list[RunView]]:
+    from holdfast.cli._state import journal_to_read, sessions_of
+    from holdfast.shell.session import not_found
+
+    try:
+        async with journal_to_read() as journal:
+            view = await sessions_of(journal).show(session)
+            return view, await _recent(journal, session)
+    except NotFound:
+        raise not_found(session) from None
+
+
+async def _recent(journal: Journal, session: str) -> list[RunView]:
+    """The session's last runs, newest first."""
+    from holdfast.contracts import RunView
+
+    head = await journal.head(session)
+    after = max(0, head.pos - SEARCHED)
+    ids = [r.run_id async for r in journal.read(session, after=after) if r.run_id is not None]
+    rows = [await journal.row("runs", id_) for id_ in list(dict.fromkeys(ids))[::-1][:RECENT]]
+    return [RunView.model_validate(row) for row in rows if row is not None]
+
+
+async def _destroy(session: str, wait: int) -> SessionView:
+    from holdfast import runtime
+
+    await _show(session)  # so that asking for one that is not there makes no journal
+    async with runtime.open() as hf:
+        await hf.shell.destroy(session, wait_ms=wait)
+        return await hf.shell.show(session)
+
+
+def _facts(view: SessionView) -> list[tuple[str, str]]:
+    limits = view.limits.model_dump()
+    return [
+        ("session", view.id),
+        ("status", view.status),
+        ("language", view.language.value),
+        ("created", _output.clock(view.created_at)),
+        ("last used", _output.clock(view.last_used_at)),
+        ("runs", str(view.runs)),
+        ("limits", ", ".join(f"{name} {value}" for name, value in limits.items())),
+        ("last record", str(view.last_seq)),
+    ]

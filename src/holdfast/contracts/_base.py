@@ -1,0 +1,69 @@
+"""The two bases of every contract, and the marker of an optional field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from holdfast.errors import CallerError
+
+
+class Asked(BaseModel):
+    """Base of what callers send: frozen, and an unknown field is refused (it would be silently ignored)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Told(BaseModel):
+    """Base of what holdfast says: frozen, and a newer writer's extra fields are tolerated."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+
+def _absent(value: object) -> bool:
+    return value is None
+
+
+def optional() -> Any:
+    """The default of an optional field: `None`, and left out of the JSON while it is `None`."""
+    return Field(default=None, exclude_if=_absent)
+
+
+def _empty(value: object) -> bool:
+    return not value
+
+
+def listed() -> Any:
+    """The default of a list that is left out of the JSON while it is empty."""
+    return Field(default=(), exclude_if=_empty)
+
+
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+"""How many of something: no more than every JSON reader takes, so that sums stay numbers, too."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def made(model: type[_Model], fields: dict[str, Any]) -> _Model:
+    """A `model` of every one of its fields, known to be right: `model_construct` at a fifth of its price."""
+    found = model.__new__(model)
+    object.__setattr__(found, "__dict__", fields)
+    object.__setattr__(found, "__pydantic_fields_set__", set(fields))
+    object.__setattr__(found, "__pydantic_extra__", None)
+    object.__setattr__(found, "__pydantic_private__", None)
+    return found
+
+
+def parse(model: type[_Model], data: object) -> _Model:
+    """`data` as a `model`; raises `INVALID_ARGUMENT` that names the first bad field."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as why:
+        first = why.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or model.__name__
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"`{where}`: {first['msg']}.",
+            hint=f"See the fields of `{model.__name__}` in docs/reference.",
+        ) from None

@@ -1,0 +1,76 @@
+"""What code may call: name, schemas, side effect, limits, when to ask."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from holdfast.contracts._base import Asked
+from holdfast.contracts.ids import ToolName
+
+
+class SideEffect(StrEnum):
+    """What a call may touch, from harmless to irreversible."""
+
+    NONE = "none"
+    READ = "read"
+    WRITE = "write"
+    NETWORK = "network"
+    DATABASE = "database"
+    EXTERNAL_SYSTEM = "external_system"
+
+
+class CapabilityLimits(Asked):
+    """What one capability may use."""
+
+    timeout_ms: int = Field(default=5000, ge=1)
+    """Breach: `TIMEOUT_TOOL`."""
+    max_request_bytes: int = Field(default=1_048_576, ge=0)
+    """Size of the canonical arguments."""
+    max_response_bytes: int = Field(default=1_048_576, ge=0)
+    """Size of the canonical result."""
+    concurrency: int = Field(default=16, ge=1)
+    """Calls at a time; more wait their turn."""
+    rate_per_min: int | None = Field(default=None, ge=1)
+    """Calls a minute."""
+
+
+class AutoRule(Asked):
+    """The rule of an automatic approval."""
+
+    rule: str
+    """A boolean expression over the call: true runs, false asks."""
+
+
+class AutoApproval(Asked):
+    """Ask unless a rule says the call is fine."""
+
+    auto: AutoRule
+    """The rule."""
+
+
+ApprovalPolicy = Literal["none", "manual"] | AutoApproval
+"""`"none"`, `"manual"` or `{"auto": {"rule": "…"}}`."""
+
+
+class Capability(Asked):
+    """One thing code may call."""
+
+    name: ToolName
+    """An ASCII identifier."""
+    description: str
+    """For the model."""
+    input_schema: dict[str, JsonValue] = Field(default_factory=dict)
+    """JSON Schema 2020-12 of the arguments."""
+    output_schema: dict[str, JsonValue] = Field(default_factory=dict)
+    """JSON Schema 2020-12 of the result."""
+    side_effect: SideEffect = SideEffect.NONE
+    """What it may touch."""
+    limits: CapabilityLimits = CapabilityLimits()
+    """What it may use."""
+    approval_policy: ApprovalPolicy = "none"
+    """When to ask a person."""
+    idempotent: bool = False
+    """Whether calling it again with the same key is harmless."""

@@ -1,0 +1,120 @@
+"""An effect: an intent recorded before the act, a result recorded after it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import model_validator
+
+from holdfast.contracts._base import Told, listed, optional
+from holdfast.contracts.capability import SideEffect
+from holdfast.contracts.content import Digest
+from holdfast.contracts.ids import Id
+from holdfast.contracts.run import ErrorObject
+
+
+class EffectKind(StrEnum):
+    """What crosses the boundary."""
+
+    PROVIDER_REQUEST = "provider_request"
+    TOOL_EXECUTION = "tool_execution"
+    APPROVAL_DISPATCH = "approval_dispatch"
+    MEMORY_WRITE = "memory_write"
+    EXTENSION_ACTION = "extension_action"
+    OUTPUT_DELIVERY = "output_delivery"
+    FILE_WRITE = "file_write"
+    PROCESS_START = "process_start"
+    PROCESS_SIGNAL = "process_signal"
+    ISOLATED_PROCESS_START = "isolated_process_start"
+    CHILD_AGENT_START = "child_agent_start"
+    RUN_MESSAGE_DELIVERY = "run_message_delivery"
+    CHILD_ARTIFACT_SHUTDOWN = "child_artifact_shutdown"
+    DETACH_TRANSFER = "detach_transfer"
+    HOOK_MUTATION = "hook_mutation"
+
+
+class EffectStatus(StrEnum):
+    """How an effect ended. `unknown` stays open until somebody reconciles it."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    DENIED_BEFORE_EXECUTION = "denied_before_execution"
+    UNKNOWN = "unknown"
+
+
+class EffectIntent(Told):
+    """What is about to happen. Durable before it does."""
+
+    effect_id: Id
+    """Made before the act; the executor's idempotency key."""
+    kind: EffectKind
+    """What crosses the boundary."""
+    name: str
+    """The capability, provider or sink."""
+    side_effect: SideEffect = SideEffect.NONE
+    """What it may touch."""
+    idempotent: bool = False
+    """Whether repeating it is harmless."""
+    idempotency_key: Id | None = optional()
+    """Repeating with this key is safe."""
+    dedupe_key: Id | None = optional()
+    """The receiver recognises a repeat by this key."""
+    policy_refs: tuple[str, ...] = listed()
+    """The rules that let it pass."""
+    content_refs: tuple[Digest, ...] = listed()
+    """Its arguments, by digest; the record's `content` holds the references."""
+    redacted_summary: str
+    """One line for people, without arguments or results."""
+
+
+class EffectResult(Told):
+    """How it ended. At most one for each intent, never before it."""
+
+    effect_id: Id
+    """The intent's."""
+    terminal_status: EffectStatus
+    """How it ended."""
+    external_operation_id: str | None = optional()
+    """The other side's name for it."""
+    reconciliation_ref: str | None = optional()
+    """How to find out; an `unknown` effect must carry one."""
+    error: ErrorObject | None = optional()
+    """Why it did not complete."""
+    content_refs: tuple[Digest, ...] = listed()
+    """What it produced, by digest."""
+    redacted_summary: str
+    """One line for people, without arguments or results."""
+
+    @model_validator(mode="after")
+    def _unknown_is_reconcilable(self) -> Self:
+        if self.terminal_status is EffectStatus.UNKNOWN and not self.reconciliation_ref:
+            raise ValueError("an unknown result must carry a reconciliation_ref")
+        return self
+
+
+class EffectView(Told):
+    """An effect as lists show it."""
+
+    id: str
+    """Its effect id."""
+    kind: str
+    """What crosses the boundary."""
+    name: str
+    """The capability, provider or sink."""
+    status: str
+    """`open`, or its terminal status."""
+    intent_at: int
+    """Unix milliseconds."""
+    result_at: int | None = None
+    """Unix milliseconds, once it ended."""
+    idempotent: bool = False
+    """Whether repeating it is harmless."""
+    summary: str = ""
+    """One line for people."""
+    session_id: str | None = None
+    """Whose stream it is in."""
+    run_id: str | None = None
+    """Which run asked."""

@@ -1,0 +1,180 @@
+"""The journal record: what a writer hands in (`Draft`), what readers get (`Record`).
+
+The stored form of a record is its `body`: the canonical JSON of every field but `hash`, byte for byte. The
+hash is taken over those bytes, so a record written by a newer holdfast, with fields or kinds this version
+has never heard of, still verifies, still exports, and is shown as what it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import (
+    BaseModel,
+    Field,
+    JsonValue,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
+
+from holdfast.contracts._base import Asked, Told, listed, made, optional
+from holdfast.contracts.canonical import not_json
+from holdfast.contracts.content import Body, ContentRef, Privacy
+from holdfast.contracts.ids import Id, check_id
+from holdfast.contracts.payload import PAYLOADS
+from holdfast.errors import CallerError
+
+RECORD_VERSION = 1
+"""The version this holdfast writes; a greater one is kept and shown, never interpreted."""
+
+MAX_PAYLOAD_BYTES = 64 * 1024
+"""Greater things are content: put them in a body and refer to them."""
+
+_KIND = re.compile(r"[a-z][a-z0-9_]{0,63}(\.[a-z][a-z0-9_]{0,63})?")
+
+
+class Draft(Asked):
+    """A record on its way in. The journal adds seq, position, time and the chain."""
+
+    kind: str
+    """One of `PAYLOADS`, or `namespace.name` for one of your own."""
+    payload: dict[str, JsonValue] = Field(default_factory=dict)
+    """What happened; checked against the kind's model."""
+    run_id: Id | None = None
+    """The run it belongs to."""
+    turn_id: Id | None = None
+    """The turn it belongs to."""
+    effect_id: Id | None = None
+    """The effect it belongs to."""
+    actor: Id = "holdfast"
+    """On whose authority."""
+    cause: int | None = Field(default=None, ge=1, lt=1 << 63)
+    """The seq of the record it follows from."""
+    privacy: Privacy = Privacy.CONTENT_REFS_ONLY
+    """Who may see the payload."""
+    content: tuple[ContentRef, ...] = ()
+    """Content it needs that is stored already."""
+    bodies: tuple[Body, ...] = Field(default=(), repr=False)
+    """Content stored together with it."""
+
+    @field_validator("payload", mode="wrap")
+    @classmethod
+    def _payload_is_json(
+        cls, value: object, check: ValidatorFunctionWrapHandler
+    ) -> dict[str, JsonValue]:
+        try:
+            return check(value)
+        except ValidationError as why:
+            first = why.errors(include_url=False, include_input=False)[0]
+            raise not_json(f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}") from None
+
+    @classmethod
+    def of(
+        cls,
+        payload: BaseModel,
+        *,
+        run_id: str | None = None,
+        turn_id: str | None = None,
+        actor: str = "holdfast",
+        cause: int | None = None,
+        privacy: Privacy = Privacy.CONTENT_REFS_ONLY,
+        content: tuple[ContentRef, ...] = (),
+        bodies: tuple[Body, ...] = (),
+    ) -> Draft:
+        """The draft of a typed payload. Its kind follows from the type, its effect from the payload."""
+        for id_ in (run_id, turn_id, actor):
+            if id_ is not None:
+                check_id(id_)
+        said = payload.model_dump(mode="json")
+        return made(
+            _Typed,
+            {
+                "kind": KINDS[type(payload)],
+                "payload": said,
+                "run_id": run_id,
+                "turn_id": turn_id,
+                "effect_id": said.get("effect_id"),
+                "actor": actor,
+                "cause": cause,
+                "privacy": privacy,
+                "content": content,
+                "bodies": bodies,
+            },
+        )
+
+
+class _Typed(Draft):
+    """A draft whose payload was a valid model a moment ago: it need not be checked again."""
+
+
+class Record(Told):
+    """One line of the journal."""
+
+    v: int = RECORD_VERSION
+    """The version of the record format it was written in."""
+    seq: int
+    """Its place among all records, without gaps."""
+    stream: str
+    """Whose history it is part of."""
+    pos: int
+    """Its place in the stream, without gaps, from 1."""
+    time: int
+    """Unix milliseconds, by the store's clock; informational, order comes from `seq`."""
+    kind: str
+    """What kind of thing happened."""
+    run_id: str | None = optional()
+    """The run it belongs to."""
+    turn_id: str | None = optional()
+    """The turn it belongs to."""
+    effect_id: str | None = optional()
+    """The effect it belongs to."""
+    actor: str = "holdfast"
+    """On whose authority."""
+    cause: int | None = optional()
+    """The seq of the record it follows from."""
+    privacy: str = Privacy.CONTENT_REFS_ONLY.value
+    """Who may see the payload."""
+    payload: dict[str, JsonValue] = Field(default_factory=dict)
+    """What happened."""
+    content: tuple[ContentRef, ...] = listed()
+    """The content it refers to."""
+    prev: str
+    """The hash of the stream's previous record; 64 zeros for the first."""
+    hash: str
+    """SHA3-256 of the stored body."""
+
+    @property
+    def known(self) -> bool:
+        """Whether this version understands the record: its format and its kind."""
+        return self.v <= RECORD_VERSION and (self.kind in PAYLOADS or "." in self.kind)
+
+
+KINDS: dict[type[BaseModel], str] = {model: kind for kind, model in PAYLOADS.items()}
+
+
+def check_draft(draft: Draft, payload: bytes) -> None:
+    """Refuse a draft whose kind is unknown or whose payload breaks the kind's model: `INVALID_RECORD`.
+
+    The model is strict here, for the projections read the payload as it is: a number in quotes is none.
+    """
+    if isinstance(draft, _Typed):
+        return
+    model = PAYLOADS.get(draft.kind)
+    if model is not None:
+        try:
+            model.model_validate_json(payload, strict=True)
+        except ValidationError as why:
+            first = why.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise _invalid(draft.kind, f"its payload's `{where}`: {first['msg']}") from None
+    elif "." not in draft.kind or not _KIND.fullmatch(draft.kind):
+        raise _invalid(draft.kind, "no such kind")
+
+
+def _invalid(kind: str, why: str) -> CallerError:
+    return CallerError(
+        "INVALID_RECORD",
+        f"A record of kind {kind[:80]!a} was refused: {why}.",
+        hint="docs/reference/records.md lists the kinds; a kind of your own is `namespace.name`.",
+    )

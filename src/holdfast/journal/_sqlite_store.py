@@ -1,0 +1,270 @@
+"""The write side of the SQLite journal: one connection, and a copy in memory of what it last wrote.
+
+Inside a write transaction SQLite tells whether another connection has committed since (`data_version`); if so
+the copy is dropped. That keeps the append of a lone process at one insert, one update and one sync.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from holdfast.contracts.canonical import canonical_text
+from holdfast.errors import HoldfastError
+from holdfast.journal import _sqlite_read as look
+from holdfast.journal._sqlite_db import PATIENCE_MS, Busy, Db, busy, explained
+from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent
+from holdfast.journal._writer import Committed, Request
+from holdfast.journal.content import pack
+from holdfast.journal.log import Head
+from holdfast.journal.projections import Rebuilt
+
+CACHED = 10_000
+"""Heads and rows kept in memory before the copy is dropped and starts anew."""
+
+CHECKPOINT_PAGES = 1000
+"""Pages of write-ahead log at which it is copied back, beside the writers."""
+
+WAL_TOO_LONG = 50_000
+"""Pages of write-ahead log at which the writers must wait until it is copied back."""
+
+
+_HEAD = "update streams set pos=?, seq=?, hash=?, epoch=?, owner=?, until=? where id=?"
+_NEW_HEAD = (
+    "insert into streams (pos, seq, hash, epoch, owner, until, name) values (?,?,?,?,?,?,?)"
+    " on conflict (name) do update set pos=excluded.pos, seq=excluded.seq, hash=excluded.hash,"
+    " epoch=excluded.epoch, owner=excluded.owner, until=excluded.until returning id"
+)
+
+
+class Store:
+    """The write connection and the copy of what it wrote. Only used under the writer's lock."""
+
+    def __init__(self, path: Path, clock: Callable[[], int]) -> None:
+        self._path = path
+        self._clock = clock
+        self._db = Db(path)
+        self._keeper = Db(path)
+        self._patient = True
+        self._full = True
+        self._version: object = None
+        self._last_seq = 0
+        self._streams: dict[str, int] = {}
+        self._heads: dict[str, Head] = {}
+        self._cells: dict[tuple[str, str], Cell] = {}
+        self._wal_pages = 0
+        self._too_long = WAL_TOO_LONG
+        self._wrote = False
+        self._db.on_commit(self._note_wal)
+
+    # -- what a stage looks up ------------------------------------------------------------------------
+
+    def find_head(self, stream: str) -> Head | None:
+        head = self._heads.get(stream)
+        if head is None:
+            head = look.find_head(self._db, stream)
+            if head is not None:
+                self._heads[stream] = head
+        return head
+
+    def find_row(self, projection: str, key: str) -> Cell | None:
+        cell = self._cells.get((projection, key))
+        if cell is None:
+            cell = look.find_row(self._db, projection, key)
+            if cell is not None:
+                self._cells[projection, key] = cell
+        return cell
+
+    def has_body(self, digest: str) -> bool:
+        return look.find_body(self._db, digest) is not None
+
+    # -- one group ------------------------------------------------------------------------------------
+
+    def commit(self, group: Sequence[Request[Stage]], wait: bool) -> Committed:
+        """Run every request of the group in one transaction."""
+        self._set_patience(wait)
+        self._set_sync(any(request.durable for request in group))
+        try:
+            with explained(self._path):
+                self._begin(wait)
+                stage = Stage(self, self._last_seq, self._clock())
+                for request in group:
+                    self._run(request, stage)
+                self._write(stage)
+                self._wrote = False
+                started = time.perf_counter()
+                self._db.run("commit")
+                took = time.perf_counter() - started
+        except BaseException:
+            self._abandon()
+            raise
+        self._keep(stage)
+        return Committed(took, self._wal_pages >= CHECKPOINT_PAGES, self._wrote)
+
+    def _begin(self, wait: bool) -> None:
+        try:
+            self._db.begin()
+        except Busy:
+            if wait:
+                raise busy(self._path) from None
+            raise
+        version = self._db.value("pragma data_version")
+        if version != self._version or len(self._cells) + len(self._heads) > CACHED:
+            self._version = version
+            self._forget()
+            self._last_seq = look.last_seq(self._db)
+
+    def _run(self, request: Request[Stage], stage: Stage) -> None:
+        try:
+            request.outcome = request.work(stage)
+        except HoldfastError as refusal:
+            # Refused: it has left no trace in the stage. Anything else fails the whole group.
+            request.failure = refusal
+
+    def _write(self, stage: Stage) -> None:
+        db = self._db
+        self._write_heads(stage.heads.values())
+        if stage.records:
+            ids = self._streams
+            db.run_many(
+                "insert into records values (?,?,?,?,?)",
+                [
+                    (r.seq, ids[r.stream], r.pos, r.body, bytes.fromhex(r.hash))
+                    for r in stage.records
+                ],
+            )
+        if stage.rows:
+            db.run_many(
+                "insert into rows values (?,?,?,?) on conflict do update"
+                " set tag=excluded.tag, value=excluded.value",
+                [(*at, tag, canonical_text(value)) for at, (tag, value) in stage.rows.items()],
+            )
+        for name, body in stage.bodies.items():
+            packed = pack(body.data)
+            db.run(
+                "insert into content values (?,?,?,?) on conflict do update"
+                " set codec=excluded.codec, body=excluded.body where codec is null",
+                (bytes.fromhex(name), packed.size, packed.codec, packed.data),
+            )
+        if stage.holdings:
+            db.run_many(
+                "insert or ignore into holdings values (?,?,?,?,?)",
+                [(bytes.fromhex(held[0]), *held[1:]) for held in stage.holdings],
+            )
+
+    def _write_heads(self, heads: Iterable[Head]) -> None:
+        known: list[tuple[object, ...]] = []
+        for head in heads:
+            hash_ = bytes.fromhex(head.hash)
+            values = (head.pos, head.seq, hash_, head.epoch, head.owner, head.until)
+            number = self._streams.get(head.stream)
+            if number is None:
+                self._streams[head.stream] = self._db.value(_NEW_HEAD, (*values, head.stream))
+            else:
+                known.append((*values, number))
+        if known:
+            self._db.run_many(_HEAD, known)
+
+    def _flush(self, stage: Stage) -> None:
+        """Write what the requests before this one have staged: it is going to look at the tables."""
+        self._write(stage)
+        self._cells.update(stage.rows)
+        stage.records, stage.rows, stage.bodies, stage.holdings = [], {}, {}, []
+
+    def _keep(self, stage: Stage) -> None:
+        self._last_seq = stage.seq
+        self._heads.update(stage.heads)
+        self._cells.update(stage.rows)
+
+    def _abandon(self) -> None:
+        """After a failure nothing in memory can be trusted."""
+        self._db.rollback()
+        self._version = None
+
+    def _forget(self) -> None:
+        self._streams.clear()
+        self._heads.clear()
+        self._cells.clear()
+
+    def _set_patience(self, wait: bool) -> None:
+        if wait != self._patient:
+            self._patient = wait
+            self._db.set_patience(PATIENCE_MS if wait else 0)
+
+    def _set_sync(self, full: bool) -> None:
+        if full != self._full:
+            self._full = full
+            self._db.run(f"pragma synchronous={'full' if full else 'normal'}")
+
+    # -- rarer work, also in the group's transaction ---------------------------------------------------
+
+    def erase(self, stage: Stage, digest: str, request: Append) -> bool:
+        """Erase one body and stage the record of it."""
+        self._flush(stage)
+        held = self._db.all(
+            "select retention from holdings where digest=?", (bytes.fromhex(digest),)
+        )
+        packed = look.find_body(self._db, digest)
+        if packed is None or packed.codec is None:
+            return False
+        refuse_persistent(digest, (str(row[0]) for row in held))
+        stage.append(request)
+        self._db.run(
+            "update content set codec=null, body=null where digest=?", (bytes.fromhex(digest),)
+        )
+        return True
+
+    def rebuild(self, stage: Stage) -> int:
+        """Replace every projection row by what the records say."""
+        self._flush(stage)
+        rows = Rebuilt()
+        count, after = 0, 0
+        while page := look.page(self._db, None, after, 1000):
+            for stored in page:
+                rows.add(stored)
+            count += len(page)
+            after = page[-1].seq
+        self._db.run("delete from rows")
+        self._db.run_many(
+            "insert into rows values (?,?,?,?)",
+            [(*at, tag, canonical_text(value)) for at, (tag, value) in rows.cells.items()],
+        )
+        self._cells.clear()
+        return count
+
+    # -- upkeep ---------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Bring commits that were written without a sync to the disk."""
+        wal = f"{self._path}-wal"
+        # The log may have been copied back and removed by another process, which syncs it first.
+        if os.path.exists(wal):
+            handle = os.open(wal, os.O_RDWR)
+            try:
+                os.fdatasync(handle)
+            finally:
+                os.close(handle)
+
+    def tidy(self) -> None:
+        """Copy the write-ahead log back into the file once it is long."""
+        if self._wal_pages >= self._too_long:
+            # Readers or writers kept the quiet way from finishing for long: make them wait for once. If a
+            # reader does not let go, not at every commit from here on.
+            done = self._db.checkpoint(truncate=True)
+            self._too_long = WAL_TOO_LONG if done else self._wal_pages + WAL_TOO_LONG
+        elif self._wal_pages >= CHECKPOINT_PAGES:
+            self._keeper.checkpoint(truncate=False)
+        self._wal_pages = 0
+
+    def close(self) -> None:
+        """Copy the log back and let go; a file at rest is one file."""
+        self._keeper.close()
+        self._db.set_patience(0)
+        self._db.checkpoint(truncate=True)
+        self._db.close()
+
+    def _note_wal(self, pages: int) -> None:
+        self._wal_pages = pages
+        self._wrote = True

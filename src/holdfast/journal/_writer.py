@@ -1,0 +1,318 @@
+"""One writer, many requests, one commit.
+
+Requests queue up; whoever holds the lock takes all that are waiting and commits them as one group. Normally
+that is the writer thread. A hand-over to a thread and back costs about as much as a commit on a fast disk,
+though, so while commits are fast the event loop that asked commits the group itself, after giving its other
+tasks one turn to join in. It never waits: not for the lock, not for another process, and not for a disk that
+has become slow, since then the thread does the work and the loop stays free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from anyio import to_thread
+
+from holdfast.errors import HoldfastError, JournalError
+from holdfast.journal._sqlite_db import Busy
+from holdfast.journal._wake import call_into
+
+FAST_COMMIT = 0.001
+"""Seconds. Below this, as a moving average, an event loop may commit by itself."""
+
+RIDE = 0.002
+"""Seconds that posted requests wait for company: making and writing them takes the interpreter from others."""
+
+SYNC_AFTER = 0.1
+"""Seconds after which what was written but not synced is synced, if nothing else did it."""
+
+T = TypeVar("T")
+Work = Callable[[T], object]
+
+
+class Request(Generic[T]):
+    """Work for the writer, and who is to hear of its outcome."""
+
+    __slots__ = ("durable", "failure", "outcome", "work")
+
+    def __init__(self, work: Work[T], durable: bool) -> None:
+        self.work = work
+        self.durable = durable
+        self.outcome: object = None
+        self.failure: BaseException | None = None
+
+
+class Posted(Request[T]):
+    """Nobody waits for it; a failure is reported."""
+
+    __slots__ = ("failed",)
+
+    def __init__(self, work: Work[T], failed: Callable[[BaseException], None]) -> None:
+        super().__init__(work, durable=False)
+        self.failed = failed
+
+
+class Awaited(Request[T]):
+    """A task waits for it."""
+
+    __slots__ = ("future", "loop")
+
+    def __init__(self, work: Work[T], durable: bool) -> None:
+        super().__init__(work, durable)
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self.loop.create_future()
+
+    def settle(self) -> None:
+        """Hand the outcome to the task; runs on the task's own loop."""
+        if self.future.done():
+            return
+        if self.failure is None:
+            self.future.set_result(self.outcome)
+        else:
+            self.future.set_exception(self.failure)
+
+
+class Committed(NamedTuple):
+    """What a store says about a commit."""
+
+    took: float
+    """Seconds the disk took."""
+    untidy: bool
+    """Whether upkeep is due."""
+    wrote: bool
+    """Whether there was anything to write: where there was not, nothing was synced either."""
+
+
+class Writer(Generic[T]):
+    """Runs requests in groups.
+
+    The store's part: `commit(group, wait)` writes them, `sync` brings earlier commits to the disk, `tidy` does
+    upkeep. All run under the lock, the last two only on the thread.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[Sequence[Request[T]], bool], Committed],
+        sync: Callable[[], None],
+        tidy: Callable[[], None],
+        *,
+        name: str,
+    ) -> None:
+        self._commit = commit
+        self._sync = sync
+        self._tidy = tidy
+        self._queue: deque[Request[T]] = deque()
+        self._lock = threading.Lock()
+        self._wake = threading.Semaphore(0)
+        self._closing = False
+        self._unsynced_by: float | None = None
+        self._sync_failure: OSError | None = None
+        self._armed = False
+        self._roused = False
+        self._noted = False
+        self._counting = threading.Lock()
+        self._posted = self._settled = 0
+        self._untidy = False
+        self._pace = 0.0
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+
+    async def submit(self, work: Work[T], *, durable: bool = True) -> object:
+        """Run `work` in the next group and return what it returned, once committed."""
+        if self._closing:
+            raise closed()
+        request = Awaited(work, durable)
+        self._queue.append(request)
+        if self._closing:
+            self._turn_away()  # closed by another thread in between: nobody would come for it
+        try:
+            if self._pace < FAST_COMMIT:
+                await asyncio.sleep(0)
+                if not request.future.done() and self._lock.acquire(blocking=False):
+                    try:
+                        self._run_group(wait=False)
+                    except Busy:
+                        pass  # another process is writing; the thread will wait for it
+                    finally:
+                        self._lock.release()
+            unsynced = self._unsynced_by is not None and not self._armed
+            if not request.future.done() or self._untidy or unsynced:
+                self._rouse()
+            return await request.future
+        except asyncio.CancelledError:
+            request.future.cancel()  # while it is still queued it is dropped: nothing comes later
+            raise
+
+    def post(self, work: Work[T], failed: Callable[[BaseException], None]) -> None:
+        """Run `work` in the next group, on the thread, and wait for nothing."""
+        if self._closing:
+            raise closed()
+        with self._counting:
+            self._posted += 1
+        self._queue.append(Posted(work, failed))
+        if self._closing:
+            self._turn_away()
+        if not self._noted:
+            self._noted = True
+            self._wake.release()
+
+    def _rouse(self) -> None:
+        """Wake the thread, once: a second call before it has woken changes nothing."""
+        self._armed = True
+        if not self._roused:
+            self._roused = True
+            self._wake.release()
+
+    def close(self) -> None:
+        """Finish what is queued, sync, and stop the thread. Blocks."""
+        self._closing = True
+        self._rouse()
+        self._thread.join()
+        if self._sync_failure is not None:
+            raise JournalError(
+                "JOURNAL_IO",
+                f"What was appended last could not be synced: {self._sync_failure.strerror}.",
+                hint="Look for disk errors in the system's log; durable appends are safe.",
+            )
+
+    async def catch_up(self) -> None:
+        """Return once everything posted so far is written: whoever posted it may read it."""
+        if self._posted != self._settled:
+            await self.submit(lambda _: None, durable=False)
+
+    async def flush(self) -> None:
+        """Return once everything queued so far is on disk."""
+        await self.submit(lambda _: None, durable=False)
+        await to_thread.run_sync(self._flushed)
+
+    def _flushed(self) -> None:
+        with self._lock:
+            if self._unsynced_by is not None:
+                self._sync()
+                self._unsynced_by = self._sync_failure = None
+
+    def _main(self) -> None:
+        while True:
+            self._wake.acquire(timeout=SYNC_AFTER if self._armed else None)
+            if self._noted and not self._roused and not self._closing:
+                # Nobody waits for what was posted: more may come. Somebody who does wait ends this at once.
+                self._wake.acquire(timeout=RIDE)
+            self._noted = self._roused = False
+            with self._lock:
+                while self._queue:
+                    self._run_group(wait=True)
+                self._catch_up()
+                if self._untidy:
+                    self._tidy()
+                    self._untidy = False
+                # Decided under the lock: outside it a loop may hold a group that it is going to put back.
+                if self._closing and not self._queue:
+                    return
+
+    def _catch_up(self) -> None:
+        """Sync what was written without, once it is due. Holds the lock."""
+        due = self._unsynced_by
+        if due is not None and (self._closing or time.monotonic() >= due):
+            try:
+                self._sync()
+                self._unsynced_by = self._sync_failure = None
+            except OSError as why:
+                # Tried again in a moment; a durable append meets the same disk and says so.
+                self._sync_failure = why
+        self._armed = self._unsynced_by is not None
+
+    def _turn_away(self) -> None:
+        """Refuse whatever was queued too late."""
+        with self._lock:
+            late = list(self._queue)
+            self._queue.clear()
+        _fail(late, closed())
+        self._settle(late)
+
+    def _run_group(self, *, wait: bool) -> None:
+        """Commit everything queued. Holds the lock."""
+        group: list[Request[T]] = []
+        while self._queue:
+            request = self._queue.popleft()
+            if not (isinstance(request, Awaited) and request.future.cancelled()):
+                group.append(request)
+        if not group:
+            return
+        try:
+            committed = self._commit(group, wait)
+        except Busy:
+            self._queue.extendleft(reversed(group))
+            raise
+        except HoldfastError as failure:
+            _fail(group, failure)
+        except BaseException as failure:
+            # The group must hear of it, or its callers would wait for ever.
+            _fail(
+                group, JournalError("JOURNAL_IO", f"The journal could not be written: {failure!r}.")
+            )
+            if not isinstance(failure, Exception):
+                self._settle(group)
+                raise
+        else:
+            if committed.wrote:
+                self._note_unsynced(not any(request.durable for request in group))
+            self._untidy = committed.untidy
+            self._pace += (committed.took - self._pace) / 8
+        self._settle(group)
+
+    def _settle(self, group: list[Request[T]]) -> None:
+        """Wake every waiter, with one call into each event loop but the one we run on."""
+        here = _running_loop()
+        posted = 0
+        others: dict[asyncio.AbstractEventLoop, list[Awaited[T]]] = {}
+        for request in group:
+            if isinstance(request, Posted):
+                posted += 1
+                if request.failure is not None:
+                    request.failed(request.failure)
+            elif isinstance(request, Awaited):
+                if request.loop is here:
+                    request.settle()
+                else:
+                    others.setdefault(request.loop, []).append(request)
+        if posted:
+            with self._counting:
+                self._settled += posted
+        for loop, requests in others.items():
+            call_into(loop, _settle_all, requests)
+
+    def _note_unsynced(self, unsynced: bool) -> None:
+        """Remember until when it must be synced: that counts from the first, however many follow."""
+        if not unsynced:
+            self._unsynced_by = self._sync_failure = None
+        elif self._unsynced_by is None:
+            self._unsynced_by = time.monotonic() + SYNC_AFTER
+
+
+def closed() -> JournalError:
+    """The refusal of any use after `close`."""
+    return JournalError(
+        "JOURNAL_CLOSED", "The journal was closed.", hint="Open it again with `holdfast.open()`."
+    )
+
+
+def _fail(group: list[Request[T]], failure: BaseException) -> None:
+    for request in group:
+        request.failure = failure
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _settle_all(requests: list[Awaited[T]]) -> None:
+    for request in requests:
+        request.settle()

@@ -1,0 +1,247 @@
+"""The hash chain: from a draft to stored bytes, from stored bytes to a record, and the proof.
+
+A stored record is its canonical JSON (every field but the hash) and the SHA3-256 of those bytes. The JSON
+holds `prev`, the hash of the stream's record before, so the last hash of a stream stands for all of it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from holdfast.contracts import Body, Draft, Record, digest
+from holdfast.contracts.canonical import canonical_text, json_string, utf8
+from holdfast.contracts.content import ContentRef
+from holdfast.contracts.record import MAX_PAYLOAD_BYTES, RECORD_VERSION, check_draft
+from holdfast.errors import CallerError, JournalError
+
+ZERO = "0" * 64
+"""What the first record of a stream names as its predecessor."""
+
+
+class Stored(NamedTuple):
+    """A record as it lies in a store."""
+
+    seq: int
+    stream: str
+    pos: int
+    body: bytes
+    hash: str
+
+
+class Entry(NamedTuple):
+    """A checked draft, encoded as far as it can be before its place is known.
+
+    The keys of the body are in canonical order, so the parts that the store decides (`pos`, `prev`, `seq`,
+    `stream`, `time`) fall between three texts that are ready before the write lock is taken.
+    """
+
+    kind: str
+    payload: dict[str, Any]
+    run_id: str | None
+    effect_id: str | None
+    content: tuple[ContentRef, ...]
+    bodies: tuple[Body, ...]
+    before_pos: str
+    before_seq: str
+    after_time: str
+
+    def body(self, pos: int, prev: str, seq: int, stream_json: str, time: int) -> bytes:
+        """The bytes to store and to hash."""
+        return (
+            f'{self.before_pos}{pos},"prev":"{prev}"{self.before_seq}{seq}'
+            f',"stream":{stream_json},"time":{time}{self.after_time}'
+        ).encode()
+
+
+def encode(draft: Draft) -> Entry:
+    """Check a draft and encode it; raises the refusal of whatever is wrong with it."""
+    payload = canonical_text(draft.payload)
+    data = utf8(payload)
+    _check_size(draft, data, "payload")
+    check_draft(draft, data)
+    content = draft.content + tuple(body.ref for body in draft.bodies)
+    first = [f'{{"actor":{json_string(draft.actor)}']
+    if draft.cause is not None:
+        first.append(f'"cause":{draft.cause}')
+    if content:
+        refs = utf8(f"[{','.join(map(_ref_text, content))}]")
+        _check_size(draft, refs, "list of references")
+        first.append(f'"content":{refs.decode()}')
+    if draft.effect_id is not None:
+        first.append(f'"effect_id":{json_string(draft.effect_id)}')
+    first.append(f'"kind":"{draft.kind}","payload":{payload},"pos":')
+    run = "" if draft.run_id is None else f',"run_id":{json_string(draft.run_id)}'
+    turn = "" if draft.turn_id is None else f',"turn_id":{json_string(draft.turn_id)}'
+    return Entry(
+        draft.kind,
+        draft.payload,
+        draft.run_id,
+        draft.effect_id,
+        content,
+        draft.bodies,
+        ",".join(first),
+        f',"privacy":"{draft.privacy.value}"{run},"seq":',
+        f'{turn},"v":{RECORD_VERSION}}}',
+    )
+
+
+def _check_size(draft: Draft, data: bytes, part: str) -> None:
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise CallerError(
+            "RECORD_TOO_LARGE",
+            f"The {part} of a {draft.kind[:80]!a} record is over {MAX_PAYLOAD_BYTES} bytes.",
+            hint="Hand the large part in as a body and refer to it by digest.",
+        )
+
+
+def _ref_text(ref: ContentRef) -> str:
+    """The canonical JSON of a reference, without the detour of a dict."""
+    role = "" if ref.role is None else f'"role":{json_string(ref.role)},'
+    return (
+        f'{{"digest":"{ref.digest}","mime":{json_string(ref.mime)},"privacy":"{ref.privacy.value}",'
+        f'"retention":"{ref.retention.value}",{role}"size":{ref.size}}}'
+    )
+
+
+def decode(stored: Stored) -> Record:
+    """The record of stored bytes; raises `JOURNAL_DAMAGED` when they do not match their hash.
+
+    A record that this version can't lay out was written by a newer one. It is returned all the same, with its
+    bytes as text in the payload and `known` false.
+    """
+    if digest(stored.body) != stored.hash:
+        raise damaged(stored, "its bytes do not match its hash")
+    found = _fields(stored)
+    try:
+        return Record.model_validate({**found, "hash": stored.hash})
+    except ValidationError:
+        newer = found.get("v")
+        return Record.model_construct(
+            v=newer if isinstance(newer, int) and newer > RECORD_VERSION else RECORD_VERSION + 1,
+            seq=stored.seq,
+            stream=stored.stream,
+            pos=stored.pos,
+            time=0,
+            kind=str(found.get("kind", "unreadable")),
+            run_id=None,
+            turn_id=None,
+            effect_id=None,
+            actor=str(found.get("actor", "unknown")),
+            cause=None,
+            privacy="secret",
+            payload={"unreadable": stored.body.decode(errors="replace")},
+            content=(),
+            prev=str(found.get("prev", ZERO)),
+            hash=stored.hash,
+        )
+
+
+def _fields(stored: Stored) -> dict[str, Any]:
+    try:
+        return {**json.loads(stored.body)}
+    except (ValueError, TypeError, RecursionError):
+        raise damaged(stored, "its bytes are no record") from None
+
+
+def damaged(stored: Stored, why: str) -> JournalError:
+    """The error of one bad record."""
+    return JournalError(
+        "JOURNAL_DAMAGED",
+        f"Record {stored.seq} (stream `{stored.stream}`, position {stored.pos}): {why}.",
+        hint="Run `holdfast journal verify`, then restore the journal from a backup.",
+    )
+
+
+class Bad(NamedTuple):
+    """The first record that proves a change."""
+
+    seq: int
+    stream: str
+    pos: int
+    why: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What a verification found."""
+
+    records: int = 0
+    """Records that hold."""
+    streams: int = 0
+    """Streams they belong to."""
+    bad: Bad | None = None
+    """The first record that does not hold."""
+    root: str = ZERO
+    """One hash over the heads of all streams: note it elsewhere to prove this very state later."""
+    bad_content: str | None = None
+    """The digest of the first body whose bytes are not what they should be, or are missing."""
+    erased: int = 0
+    """Bodies that were erased on purpose; they do not count as damage."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds."""
+        return self.bad is None and self.bad_content is None
+
+
+@dataclass(slots=True)
+class ChainCheck:
+    """Feed stored records in seq order to `add`, then the streams' heads to `finish`.
+
+    Where others write meanwhile, hand in the heads as they were `before` the first record was read as well: a
+    stream may then have moved on since, but it must hold at least what it held before.
+    """
+
+    before: dict[str, tuple[int, str]] | None = None
+    report: Report = field(default_factory=Report)
+    _heads: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    _seq: int = 0
+
+    def add(self, stored: Stored) -> bool:
+        """Check one record; True when it is bad, and then the report names it."""
+        why = self._why_bad(stored)
+        if why is not None:
+            self.report.bad = Bad(stored.seq, stored.stream, stored.pos, why)
+            return True
+        self._heads[stored.stream] = (stored.pos, stored.hash)
+        self._seq = stored.seq
+        self.report.records += 1
+        return False
+
+    def _why_bad(self, stored: Stored) -> str | None:
+        if digest(stored.body) != stored.hash:
+            return "its bytes do not match its hash"
+        try:
+            said = json.loads(stored.body)
+            claims = (said["seq"], said["stream"], said["pos"])
+            prev = said["prev"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return "its bytes are no record"
+        if claims != (stored.seq, stored.stream, stored.pos):
+            return f"it says it is record {claims[0]} at position {claims[2]} of `{claims[1]}`"
+        if stored.seq != self._seq + 1:
+            return f"record {self._seq + 1} is missing before it"
+        pos, last = self._heads.get(stored.stream, (0, ZERO))
+        if stored.pos != pos + 1:
+            return f"position {pos + 1} of its stream is missing before it"
+        if prev != last:
+            return "it does not follow from the record before it in its stream"
+        return None
+
+    def finish(self, heads: dict[str, tuple[int, str]] | None = None) -> None:
+        """Check that every stream ends where its head says, and sum the heads up."""
+        for stream, (pos, last) in sorted((heads or {}).items()):
+            at, found = self._heads.get(stream, (0, ZERO))
+            if self.before is not None and pos > at >= self.before.get(stream, (0, ZERO))[0]:
+                continue
+            if (pos, last) != (at, found) and self.report.bad is None:
+                why = f"the stream's head is at position {pos}, its last record at {at}"
+                if pos == at:
+                    why = "the stream's head names another record"
+                self.report.bad = Bad(self._seq, stream, at, why)
+        self.report.streams = len(self._heads)
+        self.report.root = digest(canonical_text(sorted(self._heads.items())).encode())

@@ -1,0 +1,254 @@
+"""The journal in memory: the same rules, nothing kept. For tests, dry runs and throw-away sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
+from typing import TypeVar
+
+from holdfast.contracts import ContentRef, Draft, Json, Privacy, check_id
+from holdfast.errors import CallerError, HoldfastError
+from holdfast.journal._clock import now_ms
+from holdfast.journal._stage import (
+    Append,
+    Cell,
+    Stage,
+    check_batch,
+    check_claim,
+    check_ttl,
+    erasure,
+    refuse_persistent,
+)
+from holdfast.journal._wake import Wakeups
+from holdfast.journal._writer import closed
+from holdfast.journal.chain import Report, Stored
+from holdfast.journal.content import Packed, check_access, pack, unpack
+from holdfast.journal.log import (
+    CONTENT_STREAM,
+    READABLE,
+    Appended,
+    Found,
+    Head,
+    Holding,
+    Journal,
+    Lease,
+    Row,
+)
+from holdfast.journal.projections import Rebuilt
+
+T = TypeVar("T")
+
+
+_Posted = tuple[
+    str,
+    Callable[[], Sequence[Draft]],
+    int | None,
+    int | None,
+    Callable[[BaseException], None],
+]
+
+
+class MemoryJournal(Journal):
+    """A journal that dies with its process. Nothing in it awaits, so nothing can interleave."""
+
+    def __init__(self, *, clock: Callable[[], int] = now_ms) -> None:
+        self.found = Found(True, 0, 0, False, None)
+        self._clock = clock
+        self._records: list[Stored] = []
+        self._streams: dict[str, list[Stored]] = {}
+        self._heads: dict[str, Head] = {}
+        self._cells: dict[tuple[str, str], Cell] = {}
+        self._bodies: dict[str, Packed] = {}
+        self._holdings: dict[Holding, None] = {}
+        self._posted: deque[_Posted] = deque()
+        self._wakeups = Wakeups()
+        self._closed = False
+
+    # -- what a stage looks up ------------------------------------------------------------------------
+
+    def find_head(self, stream: str) -> Head | None:
+        return self._heads.get(stream)
+
+    def find_row(self, projection: str, key: str) -> Cell | None:
+        return self._cells.get((projection, key))
+
+    def has_body(self, digest: str) -> bool:
+        return digest in self._bodies
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        stream: str,
+        records: Sequence[Draft],
+        *,
+        expected_pos: int | None = None,
+        epoch: int | None = None,
+        durable: bool = True,
+    ) -> Appended:
+        request = Append(check_id(stream), check_batch(records), expected_pos, epoch)
+        return self._write(lambda stage: stage.append(request))
+
+    def post(
+        self,
+        stream: str,
+        make: Callable[[], Sequence[Draft]],
+        *,
+        failed: Callable[[BaseException], None],
+        expected_pos: int | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        if self._closed:
+            raise closed()
+        check_id(stream)
+        if not self._posted:
+            asyncio.get_running_loop().call_soon(self._take_in)
+        self._posted.append((stream, make, expected_pos, epoch, failed))
+
+    def _take_in(self) -> None:
+        """Append what was posted. Everything that reads or writes does so first."""
+        while self._posted:
+            stream, make, expected_pos, epoch, failed = self._posted.popleft()
+            try:
+                request = Append(stream, check_batch(make()), expected_pos, epoch)
+                self._stage(lambda stage, request=request: stage.append(request))
+            except HoldfastError as failure:
+                failed(failure)
+
+    async def flush(self) -> None:
+        self._check_open()
+
+    async def claim(self, stream: str, owner: str, *, ttl_ms: int) -> Lease:
+        check_claim(stream, owner, ttl_ms)
+        return self._write(lambda stage: stage.claim(stream, owner, ttl_ms))
+
+    async def renew(self, lease: Lease, *, ttl_ms: int) -> Lease:
+        check_ttl(ttl_ms)
+        return self._write(lambda stage: stage.renew(lease, ttl_ms))
+
+    async def release(self, lease: Lease) -> None:
+        self._write(lambda stage: stage.release(lease))
+
+    async def erase(self, digest: str, *, reason: str, stream: str = CONTENT_STREAM) -> bool:
+        self._check_open()
+        request = erasure(digest, stream, reason)
+        packed = self._bodies.get(digest)
+        if packed is None or packed.codec is None:
+            return False
+        held = [h.retention for h in self._holdings if h.digest == digest]
+        refuse_persistent(digest, held)
+        self._write(lambda stage: stage.append(request))
+        self._bodies[digest] = Packed(packed.size, None, None)
+        return True
+
+    async def rebuild(self) -> int:
+        self._check_open()
+        rows = Rebuilt()
+        for stored in self._records:
+            rows.add(stored)
+        self._cells = rows.cells
+        return len(self._records)
+
+    def _write(self, work: Callable[[Stage], T]) -> T:
+        self._check_open()
+        return self._stage(work)
+
+    def _stage(self, work: Callable[[Stage], T]) -> T:
+        stage = Stage(self, len(self._records), self._clock())
+        result = work(stage)
+        packed = {
+            name: pack(body.data)
+            for name, body in stage.bodies.items()
+            if name not in self._bodies or self._bodies[name].codec is None
+        }
+        for stored in stage.records:
+            self._records.append(stored)
+            self._streams.setdefault(stored.stream, []).append(stored)
+        self._heads.update(stage.heads)
+        self._cells.update(stage.rows)
+        self._bodies.update(packed)
+        self._holdings.update(dict.fromkeys(stage.holdings))
+        self._wakeups.notify()
+        return result
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    async def head(self, stream: str) -> Head:
+        self._check_open()
+        return self._heads.get(stream) or Head(stream)
+
+    async def last_seq(self) -> int:
+        self._check_open()
+        return len(self._records)
+
+    async def page(self, stream: str | None, after: int, limit: int) -> list[Stored]:
+        self._check_open()
+        records = self._records if stream is None else self._streams.get(stream, [])
+        after = max(after, 0)
+        return records[after : after + limit]
+
+    async def heads(self) -> list[Head]:
+        self._check_open()
+        return list(self._heads.values())
+
+    async def content(
+        self,
+        ref: ContentRef | str,
+        *,
+        allowed: Collection[Privacy] = READABLE,
+        max_bytes: int | None = None,
+    ) -> bytes:
+        self._check_open()
+        name = check_access(ref, allowed)
+        return unpack(name, self._bodies.get(name), max_bytes)
+
+    async def holdings(self) -> list[Holding]:
+        self._check_open()
+        return [h for h in self._holdings if self._bodies[h.digest].codec is not None]
+
+    async def row(self, projection: str, key: str) -> dict[str, Json] | None:
+        self._check_open()
+        cell = self._cells.get((projection, key))
+        return None if cell is None else deepcopy(cell[1])
+
+    async def rows(
+        self, projection: str, *, tag: str | None = None, after: str = "", limit: int = 1000
+    ) -> list[Row]:
+        self._check_open()
+        found = [
+            Row(key, found_tag, deepcopy(value))
+            for (name, key), (found_tag, value) in self._cells.items()
+            if name == projection and key > after and tag in (None, found_tag)
+        ]
+        return sorted(found, key=lambda row: row.key)[:limit]
+
+    async def verify(self) -> Report:
+        report = await super().verify()
+        report.erased = sum(packed.codec is None for packed in self._bodies.values())
+        return report
+
+    async def wait(self, after: int) -> None:
+        signal = self._wakeups.signal()
+        self._check_open()
+        if len(self._records) <= after:
+            await signal.wait()
+        self._check_open()
+
+    async def backup(self, path: str) -> None:
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            "A journal in memory can't be backed up.",
+            hint="Open one with a `sqlite:///…` url, or export it.",
+        )
+
+    async def close(self) -> None:
+        self._take_in()
+        self._closed = True
+        self._wakeups.notify()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed()
+        self._take_in()

@@ -1,0 +1,247 @@
+"""The journal in one SQLite file: write-ahead log, synced commits, one writer, many readers and processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+
+from holdfast.contracts import ContentRef, Draft, Json, Privacy, check_id
+from holdfast.journal import _sqlite_read as look
+from holdfast.journal import _sqlite_schema as schema
+from holdfast.journal._clock import now_ms
+from holdfast.journal._sqlite_db import Db, explained
+from holdfast.journal._sqlite_store import Store
+from holdfast.journal._stage import Append, Stage, check_batch, check_claim, check_ttl, erasure
+from holdfast.journal._wake import Wakeups
+from holdfast.journal._writer import Committed, Request, Writer, closed
+from holdfast.journal.chain import Report, Stored
+from holdfast.journal.content import check_access, unpack
+from holdfast.journal.log import (
+    CONTENT_STREAM,
+    READABLE,
+    Appended,
+    Found,
+    Head,
+    Holding,
+    Journal,
+    Lease,
+    Row,
+)
+
+POLL = 0.05
+"""Seconds between two looks for records of other processes."""
+
+T = TypeVar("T")
+
+
+class SqliteJournal(Journal):
+    """A journal in a file. Make one with `open`, close it with `close`."""
+
+    def __init__(self, path: Path, found: Found, clock: Callable[[], int]) -> None:
+        self.path = path
+        self.found = found
+        self._clock = clock
+        self._wakeups = Wakeups()
+        self._readers: list[Db] = []
+        self._readers_lock = threading.Lock()
+        self._store = Store(path, clock)
+        self._closed = False
+        self._writer: Writer[Stage] = Writer(
+            self._commit, self._store.sync, self._store.tidy, name=f"journal {path.name}"
+        )
+
+    @classmethod
+    def open(cls, path: str | Path, *, clock: Callable[[], int] = now_ms) -> SqliteJournal:
+        """Open the file, or make it; upgrades an older format, refuses a newer or a damaged one."""
+        path = Path(path).absolute()
+        created = schema.create(path)
+        left_over = schema.log_size(path) > 0
+        if left_over and not path.stat().st_size:
+            raise schema.emptied(path)
+        db = Db(path)
+        try:
+            if left_over:
+                db.leave_log()  # closing this connection must not be what writes to a refused file
+            upgraded = schema.upgrade(db, path)
+            schema.check_size(path, db)
+            with explained(path):
+                records, streams = look.check_tail(db)
+        finally:
+            db.close()
+        created = created or upgraded == 0
+        return cls(path, Found(created, records, streams, left_over, upgraded or None), clock)
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        stream: str,
+        records: Sequence[Draft],
+        *,
+        expected_pos: int | None = None,
+        epoch: int | None = None,
+        durable: bool = True,
+    ) -> Appended:
+        request = Append(check_id(stream), check_batch(records), expected_pos, epoch)
+        return await self._write(lambda stage: stage.append(request), durable=durable)
+
+    def post(
+        self,
+        stream: str,
+        make: Callable[[], Sequence[Draft]],
+        *,
+        failed: Callable[[BaseException], None],
+        expected_pos: int | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        check_id(stream)
+
+        def work(stage: Stage) -> Appended:
+            return stage.append(Append(stream, check_batch(make()), expected_pos, epoch))
+
+        self._writer.post(work, failed)
+
+    async def flush(self) -> None:
+        await self._writer.flush()
+
+    async def claim(self, stream: str, owner: str, *, ttl_ms: int) -> Lease:
+        check_claim(stream, owner, ttl_ms)
+        return await self._write(lambda stage: stage.claim(stream, owner, ttl_ms), durable=False)
+
+    async def renew(self, lease: Lease, *, ttl_ms: int) -> Lease:
+        check_ttl(ttl_ms)
+        return await self._write(lambda stage: stage.renew(lease, ttl_ms), durable=False)
+
+    async def release(self, lease: Lease) -> None:
+        await self._write(lambda stage: stage.release(lease), durable=False)
+
+    async def erase(self, digest: str, *, reason: str, stream: str = CONTENT_STREAM) -> bool:
+        request = erasure(digest, stream, reason)
+        return await self._write(lambda stage: self._store.erase(stage, digest, request))
+
+    async def rebuild(self) -> int:
+        return await self._write(lambda stage: self._store.rebuild(stage))
+
+    async def _write(self, work: Callable[[Stage], T], *, durable: bool = True) -> T:
+        result = await self._writer.submit(work, durable=durable)
+        return result  # pyright: ignore[reportReturnType] - the writer returns what `work` returned
+
+    def _commit(self, group: Sequence[Request[Stage]], wait: bool) -> Committed:
+        committed = self._store.commit(group, wait)
+        self._wakeups.notify()
+        return committed
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    async def head(self, stream: str) -> Head:
+        await self._catch_up()
+        with self._reader() as db:
+            return look.find_head(db, stream) or Head(stream)
+
+    async def last_seq(self) -> int:
+        await self._catch_up()
+        with self._reader() as db:
+            return look.last_seq(db)
+
+    async def page(self, stream: str | None, after: int, limit: int) -> list[Stored]:
+        return await self._in_thread(lambda db: look.page(db, stream, after, limit))
+
+    async def heads(self) -> list[Head]:
+        return await self._in_thread(look.heads)
+
+    async def content(
+        self,
+        ref: ContentRef | str,
+        *,
+        allowed: Collection[Privacy] = READABLE,
+        max_bytes: int | None = None,
+    ) -> bytes:
+        name = check_access(ref, allowed)
+        return await self._in_thread(lambda db: unpack(name, look.find_body(db, name), max_bytes))
+
+    async def holdings(self) -> list[Holding]:
+        return await self._in_thread(look.holdings)
+
+    async def row(self, projection: str, key: str) -> dict[str, Json] | None:
+        await self._catch_up()
+        with self._reader() as db:
+            cell = look.find_row(db, projection, key)
+        return None if cell is None else cell[1]
+
+    async def rows(
+        self, projection: str, *, tag: str | None = None, after: str = "", limit: int = 1000
+    ) -> list[Row]:
+        return await self._in_thread(lambda db: look.rows(db, projection, tag, after, limit))
+
+    async def verify(self) -> Report:
+        report = await super().verify()
+        if report.bad is None:
+            report.bad_content, report.erased = await self._in_thread(look.check_bodies)
+        return report
+
+    async def wait(self, after: int) -> None:
+        while not self._closed:
+            signal = self._wakeups.signal()
+            if await self.last_seq() > after:
+                return
+            # Our own commits raise the signal; those of other processes are found by looking.
+            with anyio.move_on_after(POLL):
+                await signal.wait()
+        raise closed()
+
+    async def backup(self, path: str) -> None:
+        await self._in_thread(lambda db: db.copy_to(Path(path)))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await to_thread.run_sync(self._shut)
+        finally:
+            self._wakeups.notify()
+
+    def _shut(self) -> None:
+        try:
+            self._writer.close()
+        finally:
+            for db in self._readers:
+                db.close()
+            self._store.close()
+
+    def _connect(self) -> Db:
+        return Db(self.path, read_only=True)
+
+    @contextmanager
+    def _reader(self) -> Generator[Db]:
+        if self._closed:
+            raise closed()
+        with self._readers_lock:
+            db = self._readers.pop() if self._readers else None
+        try:
+            with explained(self.path):
+                db = db or self._connect()
+                yield db
+        finally:
+            if db is not None:
+                with self._readers_lock:
+                    self._readers.append(db)
+
+    async def _catch_up(self) -> None:
+        """What this process has posted it also reads."""
+        await self._writer.catch_up()
+
+    async def _in_thread(self, work: Callable[[Db], T]) -> T:
+        await self._catch_up()
+
+        def run() -> T:
+            with self._reader() as db:
+                return work(db)
+
+        return await to_thread.run_sync(run)

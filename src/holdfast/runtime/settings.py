@@ -1,0 +1,96 @@
+"""What can be set, and where it comes from: arguments, then `HOLDFAST_*`, then `holdfast.toml`, then defaults."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from holdfast.contracts import SessionLimits, parse
+from holdfast.errors import CallerError
+
+FILE = "holdfast.toml"
+
+JailMode = Literal["auto", "required", "off"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class JournalSettings(_Section):
+    """`[journal]`."""
+
+    url: str | None = None
+    """`sqlite:///path` or `memory:`; default: `journal.db` in the home folder. Also `HOLDFAST_URL`."""
+
+
+class ShellSettings(_Section):
+    """`[shell]`."""
+
+    jail: JailMode = "auto"
+    """`auto`: bubblewrap where it works; `required`: refuse to run without; `off`. Also `HOLDFAST_JAIL`."""
+    limits: SessionLimits = SessionLimits()
+    """`[shell.limits]`: what sessions may use unless they say otherwise."""
+
+
+class Settings(_Section):
+    """Everything that can be set."""
+
+    home: Path = Path("~/.holdfast")
+    """Where state lives. Also `HOLDFAST_HOME`."""
+    journal: JournalSettings = JournalSettings()
+    """The journal."""
+    shell: ShellSettings = ShellSettings()
+    """Code sessions."""
+
+    @property
+    def folder(self) -> Path:
+        """The home folder, spelled out."""
+        return self.home.expanduser().absolute()
+
+    @classmethod
+    def load(cls, config: Mapping[str, Any] | str | Path | None = None) -> Settings:
+        """The settings in force: `config` is a mapping, a file, or `None` for the nearest `holdfast.toml`."""
+        if isinstance(config, Mapping):
+            found = dict(config)
+        else:
+            path = Path(config) if config is not None else nearest(Path.cwd())
+            found = _read(path) if path is not None else {}
+        return parse(cls, _with_environment(found))
+
+
+def nearest(start: Path) -> Path | None:
+    """The first `holdfast.toml` from here upwards."""
+    for folder in (start, *start.parents):
+        if (folder / FILE).is_file():
+            return folder / FILE
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise CallerError("INVALID_ARGUMENT", f"There is no settings file `{path}`.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as why:
+        raise CallerError(
+            "INVALID_ARGUMENT", f"`{path}` can't be read: {why}.", hint="It must be TOML."
+        ) from None
+
+
+def _with_environment(found: dict[str, Any]) -> dict[str, Any]:
+    journal = dict(found.get("journal") or {})
+    shell = dict(found.get("shell") or {})
+    merged = {**found, "journal": journal, "shell": shell}
+    if home := os.environ.get("HOLDFAST_HOME"):
+        merged["home"] = home
+    if url := os.environ.get("HOLDFAST_URL"):
+        journal["url"] = url
+    if jail := os.environ.get("HOLDFAST_JAIL"):
+        shell["jail"] = jail
+    return merged

@@ -1,0 +1,36 @@
+"""A session of the engine together with all that lasts as long as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+from pydantic_monty import AsyncMontySession
+
+from holdfast.shell.languages._python_alarm import Alarm
+from holdfast.shell.languages._python_outside import Outside
+from holdfast.shell.languages._python_process import Worker
+
+
+class Live:
+    """A session that was checked out of the pool, its process, and what its runs share."""
+
+    __slots__ = ("_ended", "alarm", "outside", "session", "worker")
+
+    def __init__(self, session: AsyncMontySession, ended: Callable[[], None]) -> None:
+        self.session = session
+        self._ended = ended
+        self.worker = Worker(session.worker_pid)
+        self.alarm = Alarm()
+        self.outside = Outside()
+
+    async def end(self) -> None:
+        """End the process, whether or not the session is still good for anything. Once."""
+        with anyio.CancelScope(shield=True):
+            self.alarm.close()
+            try:
+                await self.session.__aexit__(None, None, None)
+            finally:
+                self.worker.kill()
+                self.worker.close()
+                self._ended()

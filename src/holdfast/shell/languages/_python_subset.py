@@ -1,0 +1,44 @@
+"""What the engine's Python has and has not: for hints. `tests/shell/test_box_python.py` asks the engine."""
+
+from __future__ import annotations
+
+MODULES = (
+    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib"
+    " itertools json math os os.path pathlib posixpath random re sys time tomllib typing unicodedata"
+).split()
+"""Every module that can be imported."""
+
+BUILTINS = (
+    "ArithmeticError AssertionError AttributeError BaseException Ellipsis Exception FileExistsError"
+    " FileNotFoundError ImportError IndexError IsADirectoryError KeyError KeyboardInterrupt LookupError"
+    " MemoryError ModuleNotFoundError NameError NotADirectoryError NotImplemented NotImplementedError"
+    " OSError OverflowError PermissionError RecursionError RuntimeError StopIteration SyntaxError"
+    " SystemExit TimeoutError TypeError UnboundLocalError UnicodeDecodeError UnicodeEncodeError"
+    " ValueError ZeroDivisionError abs all any bin bool bytes chr complex dict divmod enumerate eval"
+    " exec filter float format frozenset getattr hasattr hash hex id int isinstance iter len list"
+    " locals map max min next object oct open ord pow print property range repr reversed round set"
+    " setattr slice sorted str sum tuple type zip"
+).split()
+"""Every built-in name."""
+
+_INSTEAD = (
+    ("yield", "Build a list and return it, or use a generator expression."),
+    (
+        "class inheritance",
+        "Use plain classes, dataclasses or functions; raise built-in exceptions.",
+    ),
+    ("'del'", "Assign None, or use dict.pop() and list.pop()."),
+    ("async with", "Use a plain `with`, or try/finally."),
+    ("async for", "Use a plain loop, and await inside it."),
+    ("async comprehensions", "Use a plain loop, and await inside it."),
+    ("exception groups", "Use a plain `except`."),
+    ("type aliases", "Assign the type to a name."),
+    ("template strings", "Use an f-string."),
+    ("Wildcard", "Name what you import."),
+    ("relative import", "Only the modules of the subset can be imported."),
+)
+
+
+def instead(unsupported: str) -> str | None:
+    """What to write in place of a construct that the engine's message names."""
+    return next((hint for word, hint in _INSTEAD if word in unsupported), None)

@@ -1,0 +1,128 @@
+"""What the journal is told about one run: that it started, and how it ended."""
+
+from __future__ import annotations
+
+from holdfast.contracts import (
+    Body,
+    Draft,
+    ErrorObject,
+    Metrics,
+    RunRequest,
+    RunResult,
+    RunStatus,
+    SessionLimits,
+    canonical_json,
+    new_id,
+)
+from holdfast.contracts.payload import (
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunStarted,
+    SessionCreated,
+)
+from holdfast.shell.box import Ran
+
+
+class Story:
+    """The records of one run. The first run of a session also tells that the session exists."""
+
+    def __init__(
+        self,
+        request: RunRequest,
+        limits: SessionLimits,
+        *,
+        session_limits: SessionLimits,
+        creates: bool,
+        engine: str,
+    ) -> None:
+        """`limits` are this run's; with `creates` it is the session's first."""
+        self.run_id = new_id("run")
+        self.session_limits = session_limits
+        self._request = request
+        self._limits = limits
+        self._creates = creates
+        self._engine = engine
+        self._told = False
+
+    @property
+    def pending(self) -> int:
+        """How many records `end` would give now."""
+        return 1 + (self._creates and not self._told)
+
+    def start(self) -> list[Draft]:
+        """That it started, for a run whose end is not near."""
+        self._told = True
+        started, bodies = self._started()
+        return [*self._created(), Draft.of(started, run_id=self.run_id, bodies=bodies)]
+
+    def end(self, ran: Ran, result: RunResult) -> list[Draft]:
+        """How it ended; and how it started, unless that was told before."""
+        body = Body.of(result.model_dump_json().encode(), role="result", mime="application/json")
+        start, bodies = (None, ()) if self._told else self._started()
+        if ran.error is None:
+            said = RunCompleted(result=body.ref.digest, metrics=ran.metrics, start=start)
+        else:
+            said = RunFailed(
+                status=ran.status,
+                error=ran.error,
+                result=body.ref.digest,
+                metrics=ran.metrics,
+                state_kept=ran.state_kept,
+                start=start,
+            )
+        created = [] if self._told else self._created()
+        return [*created, Draft.of(said, run_id=self.run_id, bodies=(*bodies, body))]
+
+    def _created(self) -> list[Draft]:
+        if not self._creates:
+            return []
+        said = SessionCreated(
+            language=self._request.language, limits=self.session_limits, engine=self._engine
+        )
+        return [Draft.of(said)]
+
+    def _started(self) -> tuple[RunStarted, tuple[Body, ...]]:
+        request = self._request
+        code = Body.of(request.code.encode(), role="code", mime="text/x-python")
+        bodies, inputs = (code,), None
+        if request.inputs:
+            body = Body.of(canonical_json(request.inputs), role="inputs", mime="application/json")
+            bodies, inputs = (code, body), body.ref.digest
+        said = RunStarted(
+            kind="code",
+            language=request.language,
+            limits=None if self._limits == self.session_limits else self._limits,
+            code=code.ref.digest,
+            inputs=inputs,
+        )
+        return said, bodies
+
+    def cancelled(self) -> list[Draft]:
+        """That it was stopped from outside."""
+        error = ErrorObject(
+            code="CANCELLED",
+            message="The run was cancelled.",
+            hint="The session is as it was before it; run the code again if it is still wanted.",
+        )
+        start, bodies = (None, ()) if self._told else self._started()
+        said = RunCancelled(
+            status=RunStatus.CANCELLED,
+            error=error,
+            metrics=Metrics(),
+            state_kept=False,
+            start=start,
+        )
+        created = [] if self._told else self._created()
+        return [*created, Draft.of(said, run_id=self.run_id, bodies=bodies)]
+
+
+def interrupted(run_id: str) -> Draft:
+    """That a run died with its process."""
+    error = ErrorObject(
+        code="INTERRUPTED",
+        message="The process that ran this code died before it ended.",
+        hint="The session is as it was before the run; run the code again if it is still wanted.",
+    )
+    said = RunFailed(status=RunStatus.INTERRUPTED, error=error, metrics=Metrics(), state_kept=False)
+    return Draft.of(said, run_id=run_id)

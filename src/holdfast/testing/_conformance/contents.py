@@ -1,0 +1,257 @@
+"""Bodies by digest: kept, read, erased; and what a sweep lets go."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from holdfast.contracts import Body, ContentRef, Draft, Privacy, Retention, digest
+from holdfast.journal import Journal, sweep
+from holdfast.testing._conformance._base import Conformance, leaves_no_trace, records_of, refused
+from holdfast.testing._drafts import completed, created, destroyed, failed, note, started
+
+TEXT = b"the same line again and again\n" * 1000
+SIZES = [b"", b"x", os.urandom(1024), os.urandom(1025), os.urandom(100_000), TEXT]
+
+
+def kept(retention: Retention, data: bytes = b"body") -> Body:
+    """A body of this retention class."""
+    return Body.of(data, retention=retention)
+
+
+class Contents(Conformance):
+    """What `content`, `erase` and `holdings` promise."""
+
+    async def test_bodies_of_every_size_come_back(self, journal: Journal):
+        bodies = [Body.of(data, role="test", mime="text/plain") for data in SIZES]
+        await journal.append("s", [note(bodies=bodies)])
+        (record,) = await records_of(journal)
+        assert record.content == tuple(body.ref for body in bodies)
+        for body in bodies:
+            assert await journal.content(body.ref) == body.data
+            assert await journal.content(body.ref.digest) == body.data
+        assert (await journal.verify()).ok
+
+    async def test_a_body_is_kept_once_and_held_by_every_record(self, journal: Journal):
+        body = Body.of(b"body")
+        await journal.append("s", [note(bodies=[body], run_id="r"), note(bodies=[body])])
+        await journal.append("t", [Draft(kind="a.b", content=(body.ref,))])
+        held = sorted(await journal.holdings(), key=lambda holding: holding.seq)
+        assert [(h.digest, h.seq, h.stream, h.run_id) for h in held] == [
+            (body.ref.digest, 1, "s", "r"),
+            (body.ref.digest, 2, "s", None),
+            (body.ref.digest, 3, "t", None),
+        ]
+
+    async def test_privacy_is_enforced(self, journal: Journal):
+        for privacy in Privacy:
+            body = Body.of(privacy.value.encode(), privacy=privacy)
+            await journal.append("s", [note(bodies=[body])])
+            if privacy in (Privacy.SENSITIVE, Privacy.SECRET):
+                with refused("CONTENT_NOT_ALLOWED"):
+                    await journal.content(body.ref)
+            else:
+                assert await journal.content(body.ref) == body.data
+            assert await journal.content(body.ref, allowed={privacy}) == body.data
+            with refused("CONTENT_NOT_ALLOWED"):
+                await journal.content(body.ref, allowed=set())
+            # A bare digest carries no class: it is the trusted host's.
+            assert await journal.content(body.ref.digest) == body.data
+
+    async def test_access_is_checked_before_presence_before_size(self, journal: Journal):
+        body = Body.of(b"12345", privacy=Privacy.SECRET)
+        with refused("CONTENT_NOT_ALLOWED"):  # absent, but that is not for this reader to know
+            await journal.content(body.ref, max_bytes=1)
+        with refused("NOT_FOUND"):
+            await journal.content(body.ref, allowed={Privacy.SECRET}, max_bytes=1)
+        await journal.append("s", [note(bodies=[body])])
+        with refused("CONTENT_NOT_ALLOWED"):
+            await journal.content(body.ref, max_bytes=1)
+        with refused("CONTENT_TOO_LARGE"):
+            await journal.content(body.ref, allowed={Privacy.SECRET}, max_bytes=4)
+        await journal.erase(body.ref.digest, stream="s", reason="test")
+        with refused("CONTENT_NOT_ALLOWED"):
+            await journal.content(body.ref, max_bytes=1)
+        with refused("CONTENT_ERASED"):
+            await journal.content(body.ref, allowed={Privacy.SECRET}, max_bytes=1)
+
+    async def test_max_bytes_is_enforced(self, journal: Journal):
+        await journal.append("s", [note(bodies=[Body.of(TEXT)])])
+        assert await journal.content(digest(TEXT), max_bytes=len(TEXT)) == TEXT
+        with refused("CONTENT_TOO_LARGE"):  # however little it takes on the disk
+            await journal.content(digest(TEXT), max_bytes=len(TEXT) - 1)
+
+    @pytest.mark.parametrize("name", ["ab" * 32, "AB" * 32, "ab", "", "zz" * 32, "ab " * 32])
+    async def test_a_missing_body_is_not_found(self, journal: Journal, name: str):
+        with refused("NOT_FOUND"):
+            await journal.content(name)
+
+    async def test_only_the_exact_digest_names_a_body(self, journal: Journal):
+        await journal.append("s", [note(bodies=[Body.of(b"body")])])
+        name = digest(b"body")
+        for other in (name.upper(), f"{name[:2]} {name[2:]}", name[:-1]):
+            with refused("NOT_FOUND"):
+                await journal.content(other)
+
+    async def test_a_reference_to_nothing_is_refused(self, journal: Journal):
+        ref = ContentRef(digest="ab" * 32, size=1)
+        dangling = Draft(kind="a.b", content=(ref,))
+        await leaves_no_trace(journal, "INVALID_RECORD", journal.append("s", [note(), dangling]))
+
+    async def test_a_batch_may_refer_to_the_bodies_it_brings(self, journal: Journal):
+        body = Body.of(b"body")
+        referring = Draft(kind="a.b", content=(body.ref,))
+        await journal.append("s", [note(bodies=[body]), referring])
+        await journal.erase(body.ref.digest, stream="s", reason="test")
+        await journal.append("s", [referring])  # it was stored once: that is enough
+
+    async def test_a_refused_batch_leaves_no_body(self, journal: Journal):
+        batch = [note(bodies=[Body.of(b"body")]), destroyed()]
+        await leaves_no_trace(journal, "ILLEGAL_RECORD", journal.append("s", batch))
+        with refused("NOT_FOUND"):
+            await journal.content(digest(b"body"))
+
+    async def test_a_body_over_the_limit_is_refused(
+        self, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("holdfast.journal.content.MAX_BODY_BYTES", 10)
+        await journal.append("s", [note(bodies=[Body.of(b"1" * 10)])])
+        large = note(bodies=[Body.of(b"1" * 11)])
+        await leaves_no_trace(journal, "CONTENT_TOO_LARGE", journal.append("s", [note(), large]))
+
+    async def test_erasing_leaves_the_digest_and_says_so(self, journal: Journal):
+        await journal.append("s", [note(bodies=[Body.of(b"body")])])
+        name = digest(b"body")
+        assert await journal.erase(name, stream="t", reason="asked_to")
+        with refused("CONTENT_ERASED"):
+            await journal.content(name)
+        (record,) = await records_of(journal, "t")
+        assert record.kind == "content_erased"
+        assert record.payload == {"digest": name, "reason": "asked_to"}
+        assert await journal.holdings() == []
+        report = await journal.verify()
+        assert (report.ok, report.erased, report.records) == (True, 1, 2)
+
+    async def test_there_is_nothing_to_erase_twice(self, journal: Journal):
+        assert not await journal.erase("ab" * 32, stream="s", reason="test")
+        await journal.append("s", [note(bodies=[Body.of(b"body")])])
+        assert await journal.erase(digest(b"body"), stream="s", reason="test")
+        assert not await journal.erase(digest(b"body"), stream="s", reason="test")
+        assert await journal.last_seq() == 2
+
+    async def test_a_body_can_come_back(self, journal: Journal):
+        again = note(bodies=[Body.of(TEXT)])
+        for _ in range(2):
+            await journal.append("s", [again])
+            assert await journal.content(digest(TEXT)) == TEXT
+            assert await journal.erase(digest(TEXT), stream="s", reason="test")
+        await journal.append("s", [again])
+        assert await journal.content(digest(TEXT)) == TEXT
+        assert (await journal.verify()).erased == 0
+
+    async def test_persistent_is_enforced(self, journal: Journal):
+        body = kept(Retention.PERSISTENT)
+        await journal.append("s", [note(bodies=[kept(Retention.EPHEMERAL)]), note(bodies=[body])])
+        await leaves_no_trace(
+            journal,
+            "CONTENT_NOT_ALLOWED",
+            journal.erase(body.ref.digest, stream="s", reason="test"),
+        )
+        assert await journal.content(body.ref) == b"body"
+
+    async def test_a_body_held_twice_by_one_record_is_kept_for_the_stronger_reason(
+        self, journal: Journal
+    ):
+        ephemeral, persistent = kept(Retention.EPHEMERAL), kept(Retention.PERSISTENT)
+        for at, bodies in enumerate([(ephemeral, persistent), (persistent, ephemeral)], 1):
+            await journal.append("s", [note(bodies=bodies)])
+            held = [holding.retention for holding in await journal.holdings()]
+            assert sorted(held) == sorted(["ephemeral", "persistent"] * at)
+        assert await sweep(journal) == []
+        with refused("CONTENT_NOT_ALLOWED"):
+            await journal.erase(persistent.ref.digest, reason="test")
+
+    async def test_a_bad_erasure_is_refused(self, journal: Journal):
+        await journal.append("s", [note(bodies=[Body.of(b"body")])])
+        await leaves_no_trace(
+            journal, "INVALID_ARGUMENT", journal.erase("no digest", stream="s", reason="test")
+        )
+        await leaves_no_trace(
+            journal, "INVALID_ID", journal.erase(digest(b"body"), stream="a\nb", reason="test")
+        )
+
+    async def test_an_erasure_respects_the_lease_of_the_stream_it_is_recorded_in(
+        self, journal: Journal
+    ):
+        await journal.append("s", [note(bodies=[Body.of(b"body")])])
+        await journal.claim("s", "me", ttl_ms=1000)
+        name = digest(b"body")
+        await leaves_no_trace(
+            journal, "STALE_EPOCH", journal.erase(name, stream="s", reason="test")
+        )
+        assert await journal.content(name) == b"body"
+        assert await journal.erase(name, stream="host", reason="test")
+
+
+class Retaining(Conformance):
+    """What `sweep` lets go, for each retention class."""
+
+    async def hold(self, journal: Journal, retention: Retention) -> str:
+        await journal.append("s", [created(), started("r", bodies=[kept(retention)])])
+        return digest(b"body")
+
+    async def test_ephemeral_goes_with_the_next_sweep(self, journal: Journal):
+        name = await self.hold(journal, Retention.EPHEMERAL)
+        assert await sweep(journal) == [name]
+        assert await sweep(journal) == []
+        last = (await records_of(journal))[-1]
+        assert last.kind == "content_erased"
+        assert last.payload == {"digest": name, "reason": "retention"}
+
+    @pytest.mark.parametrize("end", [completed("r"), failed("r"), failed("r", cancelled=True)])
+    async def test_run_scoped_goes_when_its_run_ended(self, journal: Journal, end: Draft):
+        name = await self.hold(journal, Retention.RUN_SCOPED)
+        assert await sweep(journal) == []
+        await journal.append("s", [end])
+        assert await sweep(journal) == [name]
+
+    async def test_run_scoped_goes_with_its_session(self, journal: Journal):
+        name = await self.hold(journal, Retention.RUN_SCOPED)
+        await journal.append("s", [destroyed()])
+        assert await sweep(journal) == [name]
+
+    async def test_session_scoped_goes_with_its_session(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        await journal.append("s", [completed("r")])
+        assert await sweep(journal) == []
+        await journal.append("s", [destroyed()])
+        assert await sweep(journal) == [name]
+
+    async def test_session_scoped_is_not_kept_by_a_namesake(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        await journal.append("s", [destroyed(), created()])
+        assert await sweep(journal) == [name]
+
+    @pytest.mark.parametrize(
+        "retention", [Retention.DURABLE, Retention.PERSISTENT, Retention.HOST_POLICY]
+    )
+    async def test_the_rest_outlives_its_session(self, journal: Journal, retention: Retention):
+        name = await self.hold(journal, retention)
+        await journal.append("s", [completed("r"), destroyed()])
+        assert await sweep(journal) == []
+        assert await journal.content(name) == b"body"
+
+    async def test_a_body_stays_while_anybody_holds_it(self, journal: Journal):
+        name = await self.hold(journal, Retention.EPHEMERAL)
+        other = [created(), note(bodies=[kept(Retention.SESSION_SCOPED)])]
+        await journal.append("t", other)
+        assert await sweep(journal) == []
+        await journal.append("t", [destroyed()])
+        assert await sweep(journal) == [name]
+
+    async def test_a_stream_at_work_is_swept_and_not_disturbed(self, journal: Journal):
+        name = await self.hold(journal, Retention.EPHEMERAL)
+        lease = await journal.claim("s", "me", ttl_ms=1000)
+        assert await sweep(journal) == [name]
+        await journal.append("s", [note()], epoch=lease.epoch, expected_pos=2)

@@ -1,0 +1,399 @@
+"""The SQLite store: the conformance suite, and what is its own."""
+
+# ruff: noqa: ASYNC240 - a test keeps nobody waiting
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+from anyio import lowlevel, to_thread
+
+from holdfast.contracts import Body, ContentRef, Draft, Retention, digest
+from holdfast.errors import HoldfastError, JournalError
+from holdfast.journal import Journal, _sqlite_db, _sqlite_store, _writer
+from holdfast.journal.sqlite import SqliteJournal
+from holdfast.journal.sqlite_reader import SqliteReader
+from holdfast.testing import PersistentJournalConformance
+from holdfast.testing._conformance._base import everything
+from holdfast.testing._drafts import STORY, created, destroyed, note
+
+
+class TestSqliteJournal(PersistentJournalConformance):
+    async def open(self, place: Path, clock: Callable[[], int]) -> Journal:
+        return SqliteJournal.open(place / "journal.db", clock=clock)
+
+
+class TestOnASlowDisk(PersistentJournalConformance):
+    """The same, when the thread commits instead of the event loop."""
+
+    @pytest.fixture(autouse=True)
+    def slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_writer, "FAST_COMMIT", 0)
+
+    async def open(self, place: Path, clock: Callable[[], int]) -> Journal:
+        return SqliteJournal.open(place / "journal.db", clock=clock)
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
+    journal = SqliteJournal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
+
+
+@pytest.fixture(params=["loop", "thread"])
+def committer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(_writer, "FAST_COMMIT", 1e9 if request.param == "loop" else 0)
+    return request.param
+
+
+class Hold:
+    """Keeps the writer busy until told: whatever is appended meanwhile waits and is then one group."""
+
+    def __init__(self, journal: SqliteJournal) -> None:
+        self._lock = journal._writer._lock
+
+    def __enter__(self) -> None:
+        assert self._lock.acquire(blocking=False)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class TestCancellation:
+    async def test_an_append_cancelled_while_it_waits_never_comes(self, journal: SqliteJournal):
+        await journal.append("s", [note("before")])
+        with Hold(journal):
+            async with anyio.create_task_group() as group:
+                group.start_soon(journal.append, "s", [note("cancelled")])
+                await anyio.wait_all_tasks_blocked()
+                group.cancel_scope.cancel()
+        assert (await journal.append("s", [note("after")], expected_pos=1)).pos == 2
+        await journal.close()
+        journal = SqliteJournal.open(journal.path)
+        assert [r.payload["n"] async for r in journal.read("s")] == ["before", "after"]
+        await journal.close()
+
+    async def test_an_append_cancelled_before_it_began_never_comes(self, journal: SqliteJournal):
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await journal.append("s", [note("cancelled")])
+        await journal.append("t", [note("other")])
+        assert (await journal.head("s")).pos == 0
+
+    async def test_the_others_of_its_group_are_not_touched(self, journal: SqliteJournal):
+        async with anyio.create_task_group() as group:
+            with Hold(journal):
+                async with anyio.create_task_group() as doomed:
+                    for n in range(3):
+                        group.start_soon(journal.append, "s", [note(n)])
+                        doomed.start_soon(journal.append, "s", [note(-1)])
+                    await anyio.wait_all_tasks_blocked()
+                    doomed.cancel_scope.cancel()
+        found = [r.payload["n"] async for r in journal.read("s")]
+        assert len(found) == 3
+        assert all(n in found for n in range(3))
+
+
+@pytest.mark.usefixtures("committer")
+class TestOneGroup:
+    """Requests that are committed together behave as if they had come one after the other."""
+
+    async def together(self, journal: SqliteJournal, *calls: Callable[[], object]) -> list[object]:
+        outcomes: list[object] = [None] * len(calls)
+
+        async def make(at: int, call: Callable[[], object]) -> None:
+            try:
+                outcomes[at] = await call()  # pyright: ignore[reportGeneralTypeIssues]
+            except HoldfastError as refusal:
+                outcomes[at] = refusal.code
+
+        async with anyio.create_task_group() as group:
+            with Hold(journal):
+                for at, call in enumerate(calls):
+                    group.start_soon(make, at, call)
+                    await anyio.wait_all_tasks_blocked()
+        return outcomes
+
+    async def test_a_body_brought_and_erased(self, journal: SqliteJournal):
+        bring = [note(bodies=[Body.of(b"body")])]
+        await journal.append("s", bring)
+        _, erased = await self.together(
+            journal,
+            lambda: journal.append("s", bring),
+            lambda: journal.erase(digest(b"body"), reason="test"),
+        )
+        assert erased is True
+        with pytest.raises(HoldfastError, match="CONTENT_ERASED"):
+            await journal.content(digest(b"body"))
+        assert (await journal.verify()).erased == 1
+
+    async def test_a_body_that_was_new_brought_and_erased(self, journal: SqliteJournal):
+        _, erased = await self.together(
+            journal,
+            lambda: journal.append("s", [note(bodies=[Body.of(b"body")])]),
+            lambda: journal.erase(digest(b"body"), reason="test"),
+        )
+        assert erased is True
+        with pytest.raises(HoldfastError, match="CONTENT_ERASED"):
+            await journal.content(digest(b"body"))
+
+    async def test_a_body_erased_and_brought_back(self, journal: SqliteJournal):
+        bring = [note(bodies=[Body.of(b"body")])]
+        await journal.append("s", bring)
+        await self.together(
+            journal,
+            lambda: journal.erase(digest(b"body"), reason="test"),
+            lambda: journal.append("s", bring),
+        )
+        assert await journal.content(digest(b"body")) == b"body"
+
+    async def test_a_body_made_persistent_and_erased(self, journal: SqliteJournal):
+        await journal.append("s", [note(bodies=[Body.of(b"body")])])
+        ref = ContentRef(digest=digest(b"body"), size=4, retention=Retention.PERSISTENT)
+        outcomes = await self.together(
+            journal,
+            lambda: journal.append("s", [Draft(kind="a.b", content=(ref,))]),
+            lambda: journal.erase(ref.digest, reason="test"),
+        )
+        assert outcomes[1] == "CONTENT_NOT_ALLOWED"
+        assert await journal.content(ref) == b"body"
+
+    async def test_appends_around_a_rebuild(self, journal: SqliteJournal):
+        outcomes = await self.together(
+            journal,
+            lambda: journal.append("s", STORY),
+            journal.rebuild,
+            lambda: journal.append("t", [created()]),
+            lambda: journal.append("s", [destroyed()]),
+            journal.rebuild,
+        )
+        assert (outcomes[1], outcomes[4]) == (len(STORY), len(STORY) + 2)
+        live = await everything(journal)
+        await journal.rebuild()
+        assert await everything(journal) == live
+        assert [row.tag for row in live.rows["sessions"]] == ["destroyed", "open"]
+
+    async def test_a_claim_fences_those_behind_it(self, journal: SqliteJournal):
+        outcomes = await self.together(
+            journal,
+            lambda: journal.append("s", [note(1)]),
+            lambda: journal.claim("s", "me", ttl_ms=60_000),
+            lambda: journal.append("s", [note(2)]),
+            lambda: journal.append("s", [note(3)], epoch=1, expected_pos=1),
+        )
+        assert outcomes[2] == "STALE_EPOCH"
+        assert (await journal.head("s")).pos == 2
+
+
+class TestClosing:
+    async def test_at_rest_it_is_one_file(self, journal: SqliteJournal):
+        await journal.append("s", [note()], durable=False)
+        _ = [record async for record in journal.read_all()]
+        await journal.close()
+        assert [path.name for path in journal.path.parent.glob("journal*")] == ["journal.db"]
+
+    @pytest.mark.usefixtures("committer")
+    async def test_appends_from_other_threads_are_done_or_refused(self, tmp_path: Path):
+        """None may be left waiting, whatever the moment of closing."""
+        for attempt in range(10):
+            journal = SqliteJournal.open(tmp_path / f"{attempt}.db")
+            outcomes: list[str] = []
+            going = threading.Barrier(4)
+
+            def write(
+                journal: SqliteJournal = journal,
+                outcomes: list[str] = outcomes,
+                going: threading.Barrier = going,
+            ) -> None:
+                async def appends() -> None:
+                    going.wait()
+                    while "JOURNAL_CLOSED" not in outcomes:
+                        try:
+                            await journal.append("s", [note()], durable=False)
+                            outcomes.append("ok")
+                        except JournalError as refusal:
+                            outcomes.append(refusal.code)
+
+                asyncio.run(appends())
+
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(to_thread.run_sync, write)
+                await to_thread.run_sync(going.wait)
+                await journal.close()
+            assert set(outcomes) <= {"ok", "JOURNAL_CLOSED"}
+            again = SqliteJournal.open(journal.path)
+            assert again.found.records == outcomes.count("ok")
+            await again.close()
+
+    async def test_a_loop_that_ended_does_no_harm(self, journal: SqliteJournal):
+        """Somebody waits in an event loop that is gone when the record comes."""
+
+        def give_up() -> None:
+            async def wait() -> None:
+                with anyio.move_on_after(0):
+                    await journal.wait(0)
+                journal._wakeups.signal()  # handed out, and nobody is left to take it
+
+            asyncio.run(wait())
+
+        await to_thread.run_sync(give_up)
+        for n in range(1, 4):
+            assert (await journal.append("s", [note()])).pos == n
+
+
+class TestWaiting:
+    async def test_waiting_for_others_leaves_nothing_behind(
+        self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("holdfast.journal.sqlite.POLL", 0)
+        other = SqliteJournal.open(journal.path)
+        for n in range(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(journal.wait, n)
+                for _ in range(5):
+                    await lowlevel.checkpoint()
+                await other.append("s", [note(n)])
+        gc.collect()
+        assert len(journal._wakeups._signals) <= 1
+        await other.close()
+
+
+class TestUpkeep:
+    async def test_the_log_is_copied_back_now_and_then(
+        self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(_sqlite_store, "CHECKPOINT_PAGES", 20)
+        log = journal.path.with_name("journal.db-wal")
+        for n in range(300):
+            await journal.append("s", [note(n)])
+        assert log.stat().st_size < 300 * 4096
+        assert (await journal.verify()).records == 300
+
+    async def test_a_reader_that_does_not_let_go_holds_writers_up_only_now_and_then(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(_sqlite_store, "CHECKPOINT_PAGES", 5)
+        monkeypatch.setattr(_sqlite_store, "WAL_TOO_LONG", 40)
+        monkeypatch.setattr(_sqlite_store, "PATIENCE_MS", 10)
+        monkeypatch.setattr(_sqlite_db, "PATIENCE_MS", 10)
+        forced: list[bool] = []
+        checkpoint = _sqlite_db.Db.checkpoint
+
+        def noting(db: _sqlite_db.Db, *, truncate: bool) -> bool:
+            done = checkpoint(db, truncate=truncate)
+            if truncate:
+                forced.append(done)
+            return done
+
+        monkeypatch.setattr(_sqlite_db.Db, "checkpoint", noting)
+        journal = SqliteJournal.open(tmp_path / "journal.db")
+        await journal.append("s", [note()])
+        reader = apsw.Connection(str(journal.path), flags=apsw.SQLITE_OPEN_READONLY)
+        reader.execute("begin")
+        reader.execute("select count(*) from records").fetchall()
+        for n in range(100):
+            await journal.append("s", [note(n)])
+        assert 0 < len(forced) < 20
+        assert not any(forced)
+        reader.close()
+        for n in range(100):
+            await journal.append("s", [note(n)])
+        await journal.close()
+        again = SqliteJournal.open(journal.path)
+        assert (await again.verify()).records == 201
+        await again.close()
+
+    async def test_a_copy_in_memory_that_grew_large_starts_anew(
+        self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(_sqlite_store, "CACHED", 3)
+        for n in range(10):
+            await journal.append(f"s{n}", [created(), note(n)])
+        for n in range(10):
+            await journal.append(f"s{n}", [destroyed()], expected_pos=2)
+        assert (await journal.verify()).records == 30
+        assert len(await journal.rows("sessions", tag="destroyed")) == 10
+
+
+class TestBackup:
+    async def test_a_backup_is_the_journal(self, journal: SqliteJournal, tmp_path: Path):
+        await journal.append("s", STORY)
+        await journal.append("s", [note(bodies=[Body.of(b"x" * 5000)])])
+        await journal.backup(str(tmp_path / "backup.db"))
+        await journal.append("s", [note("later")])
+        copy = SqliteJournal.open(tmp_path / "backup.db")
+        assert copy.found == (False, len(STORY) + 1, 1, False, None)
+        assert (await copy.verify()).ok
+        assert await copy.content(digest(b"x" * 5000)) == b"x" * 5000
+        assert await copy.page(None, 0, 100) == (await journal.page(None, 0, 100))[:-1]
+        await copy.append("s", [note("its own")])
+        await copy.close()
+        assert (tmp_path / "backup.db").stat().st_mode & 0o777 == 0o600
+
+    async def test_a_backup_is_one_file_that_needs_no_other(
+        self, journal: SqliteJournal, tmp_path: Path
+    ):
+        await journal.append("s", STORY)
+        await journal.backup(str(tmp_path / "backup.db"))
+        assert [path.name for path in tmp_path.glob("*backup*")] == ["backup.db"]
+
+    async def test_a_backup_never_overwrites(self, journal: SqliteJournal, tmp_path: Path):
+        (tmp_path / "precious").write_text("precious")
+        for name in ("precious", "nowhere/backup.db"):
+            with pytest.raises(HoldfastError, match="INVALID_ARGUMENT"):
+                await journal.backup(str(tmp_path / name))
+        assert (tmp_path / "precious").read_text() == "precious"
+        assert list(tmp_path.glob("*.partial")) == []
+
+    async def test_a_journal_in_memory_has_none(self, tmp_path: Path):
+        from holdfast.journal import MemoryJournal
+
+        with pytest.raises(HoldfastError, match="INVALID_ARGUMENT"):
+            await MemoryJournal().backup(str(tmp_path / "backup.db"))
+
+
+class TestReader:
+    async def test_every_attempt_to_write_is_refused(self, journal: SqliteJournal):
+        await journal.append("s", [note(bodies=[Body.of(b"x")])])
+        lease = await journal.claim("t", "me", ttl_ms=1000)
+        reader = SqliteReader(journal.path)
+        for attempt in (
+            reader.append("s", [note()]),
+            reader.claim("u", "me", ttl_ms=1),
+            reader.renew(lease, ttl_ms=1),
+            reader.release(lease),
+            reader.erase(digest(b"x"), reason="test"),
+            reader.rebuild(),
+        ):
+            with pytest.raises(JournalError, match="JOURNAL_READ_ONLY"):
+                await attempt
+        assert await everything(reader) == await everything(journal)
+        await reader.close()
+
+    async def test_it_sees_what_is_written_meanwhile(self, journal: SqliteJournal):
+        reader = SqliteReader(journal.path)
+        events = reader.subscribe(after=0)
+        for n in range(3):
+            await journal.append("s", [note(n)])
+            event = await anext(events)
+            assert getattr(event, "payload", None) == {"n": n}
+        await events.aclose()
+        await reader.close()
+
+
+async def test_unstorable_questions_are_refused_or_find_nothing(journal: SqliteJournal):
+    for ask in (
+        lambda: journal.head("\ud800"),
+        lambda: journal.row("runs", "\ud800"),
+        lambda: journal.page("\ud800", 0, 1),
+        lambda: journal.page(None, 1 << 70, 1),
+    ):
+        with pytest.raises(HoldfastError, match="INVALID_ARGUMENT"):
+            await ask()
