@@ -14,6 +14,7 @@ def main() -> int:
     """Run the chosen parts, or all."""
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")] or [
         "start",
+        "machines",
         "append",
         "run",
     ]

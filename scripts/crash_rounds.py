@@ -68,6 +68,7 @@ class Ledger:
 
     tried: dict[str, int] = field(default_factory=dict)
     acked: dict[str, list[str]] = field(default_factory=dict)
+    proved: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
     claims: set[tuple[str, int]] = field(default_factory=set)
     stale: int = 0
@@ -87,6 +88,8 @@ class Ledger:
                     claim = (rest[0], int(rest[1]))
                     assert claim not in self.claims, f"two workers got {claim}"
                     self.claims.add(claim)
+                case "proved":
+                    self.proved.add(rest[0])
                 case "stale":
                     self.stale += 1
                 case "error":
@@ -125,6 +128,7 @@ class Rounds:
         acked = self.ledger.acked.values()
         self.totals["acknowledged batches"] += len(acked)
         self.totals["acknowledged records"] += sum(int(ack[1]) - int(ack[0]) + 1 for ack in acked)
+        self.totals["posted and proved batches"] += len(self.ledger.proved)
         self.totals["claims"] += len(self.ledger.claims)
         self.ledger = Ledger()
 
@@ -219,7 +223,9 @@ class Rounds:
             first, last = parts[0], parts[-1]
             there = [first.seq, last.seq, first.stream, first.pos, last.pos, last.hash]
             assert list(map(str, there)) == ack, f"{batch} is not what was acknowledged"
-        unsaid = found.keys() - self.ledger.acked.keys() - self.ledger.seen
+        lost = self.ledger.proved - found.keys()
+        assert not lost, f"{lost} were posted before what was acknowledged, and are lost"
+        unsaid = found.keys() - self.ledger.acked.keys() - self.ledger.proved - self.ledger.seen
         self.totals["unacknowledged, whole"] += len(unsaid)
         self.ledger.seen |= unsaid
         absent = self.ledger.tried.keys() - found.keys()

@@ -37,6 +37,8 @@ class Worker:
         self.log = os.open(str(order["log"]), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self.parent = os.getppid()
         self.batches = 0
+        self.posted: list[str] = []
+        self.proved = 0
         self.stopping = False
 
     def say(self, *words: object) -> None:
@@ -70,24 +72,44 @@ class Worker:
         self, journal: SqliteJournal, stream: str, drafts: list[Draft], actor: str, **fence: int
     ) -> None:
         """Append one batch, announced before and acknowledged after, its marks in every record."""
-        self.batches += 1
-        batch = f"{self.name}.{self.batches}"
-        size = len(drafts)
-        marked = [
-            draft.model_copy(update={"actor": actor, "turn_id": f"{batch}/{at}/{size}"})
-            for at, draft in enumerate(drafts)
-        ]
-        self.say("try", batch, size)
+        batch, marked = self.mark(drafts, actor)
+        upto = len(self.posted)
         done = await journal.append(stream, marked, durable=self.random.random() < 0.7, **fence)
         self.say(
             "ack", batch, done.first_seq, done.seq, stream, done.first_pos, done.pos, done.hash
         )
+        # Whatever was posted before this append was handed in is there, too.
+        for earlier in self.posted[self.proved : upto]:
+            self.say("proved", earlier)
+        self.proved = max(self.proved, upto)
+
+    def mark(self, drafts: list[Draft], actor: str) -> tuple[str, list[Draft]]:
+        """Give a batch its name and announce it."""
+        self.batches += 1
+        batch = f"{self.name}.{self.batches}"
+        size = len(drafts)
+        self.say("try", batch, size)
+        return batch, [
+            draft.model_copy(update={"actor": actor, "turn_id": f"{batch}/{at}/{size}"})
+            for at, draft in enumerate(drafts)
+        ]
 
     async def share(self, journal: SqliteJournal) -> None:
-        """Into the stream of all, without a lease."""
+        """Into the stream of all, without a lease; now and then without waiting."""
         while not self.stopping:
             drafts = [self.note() for _ in range(self.random.randint(1, 5))]
-            await self.append(journal, "shared", drafts, self.name)
+            if self.random.random() < 0.2:
+                self.post(journal, drafts)
+            else:
+                await self.append(journal, "shared", drafts, self.name)
+
+    def post(self, journal: SqliteJournal, drafts: list[Draft]) -> None:
+        batch, marked = self.mark(drafts, self.name)
+        journal.post("shared", lambda: marked, failed=self.refused)
+        self.posted.append(batch)
+
+    def refused(self, failure: BaseException) -> None:
+        self.say("error", json.dumps(f"a post was refused: {failure!r}"))
 
     def note(self) -> Draft:
         data = self.random.randbytes(self.random.choice([10, 10, 3000]))

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# These are libraries: without this their asserts would fail without saying why.
+pytest.register_assert_rewrite("holdfast.testing", "tests.machines.support")
+
 # The same examples on every run, and no verdict that depends on how busy the machine is.
 # Whoever hunts for new failures runs `pytest --hypothesis-profile=search`.
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contracts import canonical_json, digest, digest_json
-from holdfast.contracts.canonical import canonical_text, json_string
+from holdfast.contracts.canonical import canonical_text, json_string, seal, sealed_by
 from holdfast.errors import CallerError
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -83,6 +83,15 @@ def test_spellings_are_fixed_for_ever(value: object, spelling: str):
 def test_digests_are_fixed_for_ever():
     assert digest(b"") == "a7ffc6f8bf1ed76651c14756a061d662f580ff4de43b49fa82d80a4b80f8434a"
     assert digest_json({"b": 1, "a": 2}) == digest(b'{"a":2,"b":1}')
+
+
+def test_only_the_key_makes_the_seal():
+    tag = seal(b"key", b"data")
+    assert len(tag) == 32
+    assert sealed_by(b"key", b"data", tag)
+    assert not sealed_by(b"other", b"data", tag)
+    assert not sealed_by(b"key", b"date", tag)
+    assert not sealed_by(b"key", b"data", tag[:-1])
 
 
 @pytest.mark.parametrize(

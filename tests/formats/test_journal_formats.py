@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from holdfast.journal.sqlite import SqliteJournal
@@ -37,6 +38,20 @@ def grown(now: Any, then: Any) -> bool:
 def test_there_is_one_for_every_format():
     assert [path.stem for path in FILES] == ["format-1"]
     assert all(path.stat().st_size < 100_000 for path in FILES)
+
+
+async def test_the_newest_has_the_tables_that_a_new_file_gets(tmp_path: Path):
+    """Whoever changes a table has to write an upgrade."""
+    await SqliteJournal.open(tmp_path / "new.db").close()
+    assert tables(tmp_path / "new.db") == tables(Path(shutil.copy(FILES[-1], tmp_path)))
+
+
+def tables(path: Path) -> list[Any]:
+    db = apsw.Connection(str(path))
+    try:
+        return db.execute("select type, name, sql from sqlite_schema order by name").fetchall()
+    finally:
+        db.close()
 
 
 async def test_it_opens_and_verifies(frozen: Path, then: dict[str, Any]):

@@ -161,6 +161,10 @@ class TestForeign:
         with refused_with("JOURNAL_IO"):
             SqliteJournal.open(tmp_path)
 
+    async def test_a_name_that_is_too_long_is_refused(self, tmp_path: Path):
+        with refused_with("JOURNAL_IO"):
+            SqliteJournal.open(tmp_path / ("x" * 300))
+
     async def test_a_file_in_the_way_of_the_folder_is_refused(self, tmp_path: Path):
         (tmp_path / "file").write_text("x")
         with refused_with("JOURNAL_IO"):

@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.contracts import Body, Draft
 from holdfast.errors import JournalError
-from holdfast.journal import _sqlite_db, _sqlite_schema, _sqlite_store, _writer
+from holdfast.journal import _sqlite_db, _sqlite_schema, _writer
 from holdfast.journal.sqlite import SqliteJournal
 from holdfast.testing.disk import Disk, Op
 
@@ -114,6 +114,26 @@ class TestFailingDisk:
             refused += bool(script.refusals)
             await script.check()
         assert refused > total / 3
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (apsw.FullError, "JOURNAL_FULL"),
+        (apsw.ReadOnlyError, "JOURNAL_READ_ONLY"),
+        (apsw.BusyError, "JOURNAL_BUSY"),
+        (apsw.LockedError, "JOURNAL_BUSY"),
+        (apsw.CorruptError, "JOURNAL_DAMAGED"),
+        (apsw.NotADBError, "JOURNAL_DAMAGED"),
+        (apsw.CantOpenError, "JOURNAL_IO"),
+        (apsw.IOError, "JOURNAL_IO"),
+        (apsw.SQLError, "JOURNAL_IO"),
+    ],
+)
+def test_what_sqlite_says_is_told_to_whoever_can_act(error: type[apsw.Error], code: str):
+    told = _sqlite_db.explain(Path("/some/journal.db"), error("as SQLite says"))
+    assert (told.code, told.hint is None) == (code, False)
+    assert "/some/journal.db" in told.message
 
 
 class TestFullDisk:
@@ -322,98 +342,3 @@ if os.geteuid() == 0:
     os.setuid(65534)
 print(json.dumps({"write": outcome(write(sys.argv[1])), "read": outcome(read(sys.argv[1]))}))
 """
-
-
-LOCK = """
-import apsw, sys
-db = apsw.Connection(sys.argv[1])
-db.execute("begin exclusive")
-print("locked", flush=True)
-sys.stdin.readline()
-db.execute("rollback")
-print("unlocked", flush=True)
-"""
-
-
-class Locker:
-    """Another process that holds the write lock."""
-
-    def __init__(self, path: Path) -> None:
-        command = [sys.executable, "-c", LOCK, str(path)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"locked\n"
-
-    def unlock(self) -> None:
-        out, _ = self._process.communicate(b"\n")
-        assert out == b"unlocked\n"
-
-
-@pytest.fixture(params=["loop", "thread"])
-def committer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_writer, "FAST_COMMIT", 1e9 if request.param == "loop" else 0)
-
-
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_sqlite_db, _sqlite_store, _sqlite_schema):
-        monkeypatch.setattr(module, "PATIENCE_MS", 50)
-
-
-@pytest.mark.usefixtures("committer")
-class TestLocked:
-    async def test_longer_than_our_patience(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        impatient(monkeypatch)
-        journal = SqliteJournal.open(tmp_path / "journal.db")
-        await journal.append("s", [note(0)])
-        locker = Locker(journal.path)
-        codes: list[str] = []
-
-        async def write(n: int) -> None:
-            try:
-                await journal.append("s", [note(n)])
-            except JournalError as refusal:
-                codes.append(refusal.code)
-
-        async with anyio.create_task_group() as group:
-            for n in range(1, 4):
-                group.start_soon(write, n)
-        assert codes == ["JOURNAL_BUSY"] * 3
-        with pytest.raises(JournalError, match=r"^JOURNAL_BUSY"):
-            await journal.claim("t", "me", ttl_ms=1000)
-        assert await numbers(journal) == [0]  # reading goes on
-        locker.unlock()
-        await journal.append("s", [note(4)])
-        assert await numbers(journal) == [0, 4]
-        await journal.close()
-
-    async def test_shorter_than_our_patience(self, tmp_path: Path):
-        journal = SqliteJournal.open(tmp_path / "journal.db")
-        await journal.append("s", [note(0)])
-        locker = Locker(journal.path)
-        done = False
-
-        async def write() -> None:
-            nonlocal done
-            await journal.append("s", [note(1)])
-            done = True
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(write)
-            for _ in range(20):  # the event loop is free meanwhile
-                await anyio.sleep(0.001)
-            assert not done
-            locker.unlock()
-        assert await numbers(journal) == [0, 1]
-        await journal.close()
-
-    async def test_opening_a_new_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        impatient(monkeypatch)
-        path = tmp_path / "journal.db"
-        path.touch()
-        locker = Locker(path)
-        with pytest.raises(JournalError, match=r"^JOURNAL_BUSY"):
-            SqliteJournal.open(path)
-        locker.unlock()
-        journal = SqliteJournal.open(path)
-        assert journal.found.created
-        await journal.close()

@@ -157,6 +157,59 @@ class TestNotDurable:
         assert disk.unsynced(path) == []
         assert not wal(path).exists()
 
+    async def test_it_is_synced_by_flush(
+        self, disk: Disk, path: Path, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(_writer, "SYNC_AFTER", 1000)
+        journal = SqliteJournal.open(path)
+        await journal.append("s", [NOTE], durable=False)
+        assert disk.unsynced(wal(path))
+        await journal.flush()
+        assert disk.unsynced(wal(path)) == []
+        await journal.flush()  # nothing to do
+        assert syncs.count == 1
+        await journal.close()
+
+    async def test_what_was_posted_is_synced_by_flush(self, disk: Disk, path: Path, syncs: Syncs):
+        journal = SqliteJournal.open(path)
+        failures: list[BaseException] = []
+        for _ in range(20):
+            journal.post("s", lambda: [NOTE], failed=failures.append)
+        await journal.flush()
+        assert disk.unsynced(wal(path)) == []
+        assert (await journal.head("s")).pos == 20
+        assert failures == []
+        await journal.close()
+
+    async def test_what_was_posted_is_synced_a_moment_later(
+        self, disk: Disk, path: Path, syncs: Syncs
+    ):
+        journal = SqliteJournal.open(path)
+        journal.post("s", lambda: [NOTE], failed=print)
+        await syncs.came.wait()
+        assert disk.unsynced(wal(path)) == []
+        await journal.close()
+
+    async def test_what_was_posted_is_synced_by_the_next_durable_append(
+        self, disk: Disk, path: Path
+    ):
+        journal = SqliteJournal.open(path)
+        for _ in range(5):
+            journal.post("s", lambda: [NOTE], failed=print)
+        assert (await journal.append("s", [NOTE])).pos == 6
+        assert disk.unsynced(wal(path)) == []
+        await journal.close()
+
+    async def test_flush_says_what_could_not_be_synced(self, path: Path, syncs: Syncs):
+        journal = SqliteJournal.open(path)
+        syncs.failure = OSError(5, "Input/output error")
+        await journal.append("s", [NOTE], durable=False)
+        with pytest.raises(Exception, match=r"JOURNAL_IO.*Input/output error"):
+            await journal.flush()
+        syncs.failure = None
+        await journal.flush()
+        await journal.close()
+
     async def test_a_durable_append_that_is_refused_syncs_nothing_and_puts_nothing_off(
         self, disk: Disk, path: Path, syncs: Syncs
     ):

@@ -31,6 +31,16 @@ async def test_the_nth_append_fails_before_or_after_it_took_effect(after: bool, 
     assert (await faulty.append("s", [note()])).pos == there + 1  # only that one
 
 
+@pytest.mark.parametrize(("after", "there"), [(False, 1), (True, 2)])
+async def test_a_post_counts_as_an_append(after: bool, there: int):
+    faulty = FaultyJournal(MemoryJournal(), fail_at=2, after=after)
+    faulty.post("s", lambda: [note()], failed=print)
+    with pytest.raises(Died):
+        faulty.post("s", lambda: [note()], failed=print)
+    await faulty.flush()
+    assert await faulty.last_seq() == there
+
+
 async def test_dead_is_dead():
     faulty = FaultyJournal(MemoryJournal(), fail_at=1, after=True, dead=True)
     for _ in range(3):

@@ -1,9 +1,6 @@
 """The SQLite store: the conformance suite, and what is its own."""
 
-# ruff: noqa: ASYNC240 - a test keeps nobody waiting
-
 import asyncio
-import gc
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,11 +8,12 @@ from pathlib import Path
 import anyio
 import apsw
 import pytest
-from anyio import lowlevel, to_thread
+from anyio import to_thread
 
 from holdfast.contracts import Body, ContentRef, Draft, Retention, digest
 from holdfast.errors import HoldfastError, JournalError
-from holdfast.journal import Journal, _sqlite_db, _sqlite_store, _writer
+from holdfast.journal import Journal, _writer
+from holdfast.journal._stage import Stage
 from holdfast.journal.sqlite import SqliteJournal
 from holdfast.journal.sqlite_reader import SqliteReader
 from holdfast.testing import PersistentJournalConformance
@@ -59,7 +57,7 @@ class Hold:
         self._lock = journal._writer._lock
 
     def __enter__(self) -> None:
-        assert self._lock.acquire(blocking=False)
+        self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
@@ -232,6 +230,44 @@ class TestClosing:
             assert again.found.records == outcomes.count("ok")
             await again.close()
 
+    async def test_an_append_just_too_late_is_refused(
+        self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Another thread closes the journal after the append looked and before it is queued."""
+        awaited = _writer.Awaited
+
+        def closing(work: Callable[[Stage], object], durable: bool) -> _writer.Awaited[Stage]:
+            journal._writer.close()
+            return awaited(work, durable)
+
+        monkeypatch.setattr(_writer, "Awaited", closing)
+        with pytest.raises(JournalError, match="JOURNAL_CLOSED"):
+            await journal.append("s", [note()])
+
+    async def test_a_post_just_too_late_is_reported(
+        self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+    ):
+        failures: list[BaseException] = []
+
+        class Closing(_writer.Posted[Stage]):
+            def __init__(
+                self, work: Callable[[Stage], object], failed: Callable[[BaseException], None]
+            ) -> None:
+                journal._writer.close()
+                super().__init__(work, failed)
+
+        monkeypatch.setattr(_writer, "Posted", Closing)
+        journal.post("s", lambda: [note()], failed=failures.append)
+        assert [getattr(failure, "code", None) for failure in failures] == ["JOURNAL_CLOSED"]
+
+    async def test_a_reader_in_use_is_closed_when_it_comes_back(self, journal: SqliteJournal):
+        with journal._reader() as db:
+            await journal.close()
+            assert db.value("select 1") == 1
+        assert journal._readers == []
+        with pytest.raises(apsw.ConnectionClosedError):
+            db.value("select 1")
+
     async def test_a_loop_that_ended_does_no_harm(self, journal: SqliteJournal):
         """Somebody waits in an event loop that is gone when the record comes."""
 
@@ -248,115 +284,64 @@ class TestClosing:
             assert (await journal.append("s", [note()])).pos == n
 
 
-class TestWaiting:
-    async def test_waiting_for_others_leaves_nothing_behind(
+class TestBugs:
+    """What should never happen must not leave anybody waiting."""
+
+    @pytest.mark.usefixtures("committer")
+    async def test_a_failure_of_ours_is_told_to_the_whole_group(
         self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("holdfast.journal.sqlite.POLL", 0)
-        other = SqliteJournal.open(journal.path)
-        for n in range(20):
-            async with anyio.create_task_group() as group:
-                group.start_soon(journal.wait, n)
-                for _ in range(5):
-                    await lowlevel.checkpoint()
-                await other.append("s", [note(n)])
-        gc.collect()
-        assert len(journal._wakeups._signals) <= 1
-        await other.close()
+        def commit(group: object, wait: bool) -> _writer.Committed:
+            raise ZeroDivisionError("a bug")
 
-
-class TestUpkeep:
-    async def test_the_log_is_copied_back_now_and_then(
-        self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(_sqlite_store, "CHECKPOINT_PAGES", 20)
-        log = journal.path.with_name("journal.db-wal")
-        for n in range(300):
-            await journal.append("s", [note(n)])
-        assert log.stat().st_size < 300 * 4096
-        assert (await journal.verify()).records == 300
-
-    async def test_a_reader_that_does_not_let_go_holds_writers_up_only_now_and_then(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(_sqlite_store, "CHECKPOINT_PAGES", 5)
-        monkeypatch.setattr(_sqlite_store, "WAL_TOO_LONG", 40)
-        monkeypatch.setattr(_sqlite_store, "PATIENCE_MS", 10)
-        monkeypatch.setattr(_sqlite_db, "PATIENCE_MS", 10)
-        forced: list[bool] = []
-        checkpoint = _sqlite_db.Db.checkpoint
-
-        def noting(db: _sqlite_db.Db, *, truncate: bool) -> bool:
-            done = checkpoint(db, truncate=truncate)
-            if truncate:
-                forced.append(done)
-            return done
-
-        monkeypatch.setattr(_sqlite_db.Db, "checkpoint", noting)
-        journal = SqliteJournal.open(tmp_path / "journal.db")
+        with monkeypatch.context() as patch:
+            patch.setattr(journal._writer, "_commit", commit)
+            with pytest.raises(JournalError, match=r"JOURNAL_IO.*a bug"):
+                await journal.append("s", [note()])
         await journal.append("s", [note()])
-        reader = apsw.Connection(str(journal.path), flags=apsw.SQLITE_OPEN_READONLY)
-        reader.execute("begin")
-        reader.execute("select count(*) from records").fetchall()
-        for n in range(100):
-            await journal.append("s", [note(n)])
-        assert 0 < len(forced) < 20
-        assert not any(forced)
-        reader.close()
-        for n in range(100):
-            await journal.append("s", [note(n)])
-        await journal.close()
-        again = SqliteJournal.open(journal.path)
-        assert (await again.verify()).records == 201
-        await again.close()
 
-    async def test_a_copy_in_memory_that_grew_large_starts_anew(
+    async def test_an_interrupt_is_not_swallowed(
         self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(_sqlite_store, "CACHED", 3)
-        for n in range(10):
-            await journal.append(f"s{n}", [created(), note(n)])
-        for n in range(10):
-            await journal.append(f"s{n}", [destroyed()], expected_pos=2)
-        assert (await journal.verify()).records == 30
-        assert len(await journal.rows("sessions", tag="destroyed")) == 10
+        monkeypatch.setattr(_writer, "FAST_COMMIT", 1e9)
 
+        def commit(group: object, wait: bool) -> _writer.Committed:
+            raise KeyboardInterrupt
 
-class TestBackup:
-    async def test_a_backup_is_the_journal(self, journal: SqliteJournal, tmp_path: Path):
-        await journal.append("s", STORY)
-        await journal.append("s", [note(bodies=[Body.of(b"x" * 5000)])])
-        await journal.backup(str(tmp_path / "backup.db"))
-        await journal.append("s", [note("later")])
-        copy = SqliteJournal.open(tmp_path / "backup.db")
-        assert copy.found == (False, len(STORY) + 1, 1, False, None)
-        assert (await copy.verify()).ok
-        assert await copy.content(digest(b"x" * 5000)) == b"x" * 5000
-        assert await copy.page(None, 0, 100) == (await journal.page(None, 0, 100))[:-1]
-        await copy.append("s", [note("its own")])
-        await copy.close()
-        assert (tmp_path / "backup.db").stat().st_mode & 0o777 == 0o600
+        with monkeypatch.context() as patch:
+            patch.setattr(journal._writer, "_commit", commit)
+            with pytest.raises(KeyboardInterrupt):
+                await journal.append("s", [note()])
+        await journal.append("s", [note()])
 
-    async def test_a_backup_is_one_file_that_needs_no_other(
-        self, journal: SqliteJournal, tmp_path: Path
+    async def test_a_reader_that_can_not_be_opened_is_an_error_of_ours(
+        self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
     ):
+        def connect() -> object:
+            raise apsw.CantOpenError("unable to open database file")
+
+        monkeypatch.setattr(journal, "_connect", connect)
+        with pytest.raises(JournalError, match="JOURNAL_IO"):
+            await journal.head("s")
+
+    async def test_a_projection_that_was_damaged_can_be_made_anew(self, journal: SqliteJournal):
         await journal.append("s", STORY)
-        await journal.backup(str(tmp_path / "backup.db"))
-        assert [path.name for path in tmp_path.glob("*backup*")] == ["backup.db"]
-
-    async def test_a_backup_never_overwrites(self, journal: SqliteJournal, tmp_path: Path):
-        (tmp_path / "precious").write_text("precious")
-        for name in ("precious", "nowhere/backup.db"):
-            with pytest.raises(HoldfastError, match="INVALID_ARGUMENT"):
-                await journal.backup(str(tmp_path / name))
-        assert (tmp_path / "precious").read_text() == "precious"
-        assert list(tmp_path.glob("*.partial")) == []
-
-    async def test_a_journal_in_memory_has_none(self, tmp_path: Path):
-        from holdfast.journal import MemoryJournal
-
-        with pytest.raises(HoldfastError, match="INVALID_ARGUMENT"):
-            await MemoryJournal().backup(str(tmp_path / "backup.db"))
+        live = await everything(journal)
+        db = apsw.Connection(str(journal.path))
+        for damage in ("'no json'", "'7'", "cast(x'ff' as text)"):
+            db.execute(f"update rows set value={damage} where projection='sessions'")
+            for question in (
+                journal.rows("sessions"),
+                journal.row("sessions", "s"),
+                journal.append("s", [destroyed()]),
+            ):
+                with pytest.raises(JournalError, match="JOURNAL_DAMAGED"):
+                    await question
+            assert (await journal.verify()).ok
+            await journal.append("t", [note()])  # others are not touched
+            await journal.rebuild()
+            assert (await everything(journal)).rows == live.rows
+        db.close()
 
 
 class TestReader:

@@ -9,9 +9,10 @@ import apsw
 import pytest
 
 from holdfast.contracts import Body, Draft, digest
-from holdfast.journal import Bad, ChainCheck, Report
+from holdfast.errors import JournalError
+from holdfast.journal import Bad
 from holdfast.journal.sqlite import SqliteJournal
-from holdfast.testing._drafts import STORY, asked, created, note, started
+from holdfast.testing._drafts import asked, created, note, started
 
 SMALL, LARGE = b"a small body", b"a large body " * 500
 
@@ -352,16 +353,8 @@ async def test_erasing_a_body_is_no_damage(journal: SqliteJournal):
         assert (report.ok, report.erased) == (True, erased)
 
 
-async def test_the_proof_needs_no_journal(journal: SqliteJournal):
-    """An export is checked the same way, offline."""
-    await journal.append("s", STORY)
-    page = await journal.page(None, 0, 1000)
-    check = ChainCheck()
-    assert not any(check.add(stored) for stored in page)
-    check.finish()
-    assert check.report == Report(len(page), 1, None, (await journal.verify()).root)
-    short = ChainCheck()
-    for stored in page[:-1]:
-        short.add(stored)
-    short.finish({"s": (page[-1].pos, page[-1].hash)})
-    assert short.report.bad is not None
+async def test_a_tail_that_is_missing_is_found_on_opening(journal: SqliteJournal, meddler: Meddler):
+    await fill(journal)
+    meddler.sql("delete from records where seq=8")
+    with pytest.raises(JournalError, match=r"^JOURNAL_DAMAGED: Record 8 .* ends at record 7"):
+        SqliteJournal.open(journal.path)

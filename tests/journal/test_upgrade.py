@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.errors import JournalError
 from holdfast.journal import _sqlite_schema as schema
+from holdfast.journal._sqlite_db import Db
 from holdfast.journal.sqlite import SqliteJournal
 from holdfast.journal.sqlite_reader import SqliteReader
 from holdfast.testing._conformance._base import Everything, everything
@@ -77,6 +78,26 @@ async def test_several_steps_are_taken_at_once(path: Path, monkeypatch: pytest.M
     assert journal.found.upgraded_from == 1
     await journal.close()
     assert ask(path, "pragma user_version") == [(4,)]
+
+
+async def test_another_process_may_be_faster(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(schema, "UPGRADES", [*schema.UPGRADES, STEP])
+    looked = schema.format_of
+    others: list[SqliteJournal] = []
+
+    def format_of(db: Db, path: Path) -> int:
+        version = looked(db, path)
+        if not others:
+            monkeypatch.setattr(schema, "format_of", looked)
+            others.append(SqliteJournal.open(path))
+        return version
+
+    monkeypatch.setattr(schema, "format_of", format_of)
+    journal = SqliteJournal.open(path)
+    assert (others[0].found.upgraded_from, journal.found.upgraded_from) == (1, None)
+    await others[0].close()
+    await journal.close()
+    assert ask(path, "select count(*) from extra") == [(2,)]
 
 
 @pytest.mark.parametrize("broken", ["this is no sql", "insert into nowhere values (1)"])

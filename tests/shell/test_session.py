@@ -267,12 +267,15 @@ async def test_a_long_run_leaves_a_trace_while_it_runs(url: str) -> None:
         assert (await kinds(hf, "s"))[-1] == "run_failed"
 
 
-async def test_a_record_that_could_not_be_written_is_told_to_whoever_runs_next(
-    tmp_path: Path,
+@pytest.mark.parametrize(("late", "fail_at"), [(60.0, 2), (0.0, 3)])
+async def test_a_record_that_could_not_be_written_is_told(
+    late: float, fail_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether start and end of a run are handed in together, or one after the other."""
+    monkeypatch.setattr(session_module, "LATE", late)
     async with PythonBoxes() as boxes:
         inner = MemoryJournal()
-        journal = FaultyJournal(inner, fail_at=2, failure=full())
+        journal = FaultyJournal(inner, fail_at=fail_at, failure=full())
         async with Shell.open(journal, {Language.PYTHON: boxes}, bytes(32)) as shell:
             await shell.run("x = 1", session="s", durable=True)
             with pytest.raises(OperatorError) as refused:

@@ -238,14 +238,12 @@ class Store:
 
     def sync(self) -> None:
         """Bring commits that were written without a sync to the disk."""
-        wal = f"{self._path}-wal"
-        # The log may have been copied back and removed by another process, which syncs it first.
-        if os.path.exists(wal):
-            handle = os.open(wal, os.O_RDWR)
-            try:
-                os.fdatasync(handle)
-            finally:
-                os.close(handle)
+        # It is there as long as we are connected: only the last to leave removes it.
+        handle = os.open(f"{self._path}-wal", os.O_RDWR)
+        try:
+            os.fdatasync(handle)
+        finally:
+            os.close(handle)
 
     def tidy(self) -> None:
         """Copy the write-ahead log back into the file once it is long."""
@@ -254,7 +252,7 @@ class Store:
             # reader does not let go, not at every commit from here on.
             done = self._db.checkpoint(truncate=True)
             self._too_long = WAL_TOO_LONG if done else self._wal_pages + WAL_TOO_LONG
-        elif self._wal_pages >= CHECKPOINT_PAGES:
+        else:
             self._keeper.checkpoint(truncate=False)
         self._wal_pages = 0
 

@@ -8,17 +8,24 @@ its group do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.contracts import Body, Draft, Retention, check_id, digest, parse
 from holdfast.contracts.canonical import json_string
 from holdfast.contracts.payload import ContentErased
-from holdfast.errors import CallerError, LeaseHeld, StaleEpoch, StalePosition
+from holdfast.errors import (
+    CallerError,
+    HoldfastError,
+    InternalError,
+    LeaseHeld,
+    StaleEpoch,
+    StalePosition,
+)
 from holdfast.journal.chain import Entry, Stored, encode
 from holdfast.journal.content import check_body
 from holdfast.journal.log import Appended, Head, Holding, Lease
-from holdfast.journal.projections import FOLDS, Fact, Value
+from holdfast.journal.projections import FOLDS, Fact, Value, illegal
 
 Key = tuple[str, str]
 Cell = tuple[str | None, Value]
@@ -89,9 +96,13 @@ class Stage:
             fold = FOLDS.get(entry.kind)
             if fold is not None:
                 run_id, effect_id = entry.run_id, entry.effect_id
-                fold(
-                    rows, Fact(seq, stream, pos, now, entry.kind, run_id, effect_id, entry.payload)
-                )
+                fact = Fact(seq, stream, pos, now, entry.kind, run_id, effect_id, entry.payload)
+                try:
+                    fold(rows, fact)
+                except (KeyError, TypeError, AttributeError) as why:
+                    # Somebody changed the payload of a draft that had been checked: that is no reason to
+                    # fail those who happen to be committed together with it.
+                    raise illegal(fact, f"its payload breaks its contract ({why!r})") from None
         first = self.seq + 1
         self._hold(request.entries, first, stream)
         self.records += records
@@ -206,6 +217,16 @@ def check_batch(records: Sequence[Draft]) -> list[Entry]:
         for body in draft.bodies:
             check_body(body.data)
     return [encode(draft) for draft in records]
+
+
+def make_batch(make: Callable[[], Sequence[Draft]]) -> list[Entry]:
+    """Make, check and encode drafts. Whatever goes wrong in there is refused, and touches nobody else."""
+    try:
+        return check_batch(make())
+    except HoldfastError:
+        raise
+    except Exception as why:
+        raise InternalError(f"Records could not be made: {why!r}.") from why
 
 
 def erasure(digest: str, stream: str, reason: str) -> Append:

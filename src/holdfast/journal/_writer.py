@@ -10,6 +10,7 @@ has become slow, since then the thread does the work and the loop stays free.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -30,6 +31,8 @@ RIDE = 0.002
 
 SYNC_AFTER = 0.1
 """Seconds after which what was written but not synced is synced, if nothing else did it."""
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Work = Callable[[T], object]
@@ -106,7 +109,7 @@ class Writer(Generic[T]):
         self._commit = commit
         self._sync = sync
         self._tidy = tidy
-        self._queue: deque[Request[T]] = deque()
+        self._queue: deque[Posted[T] | Awaited[T]] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Semaphore(0)
         self._closing = False
@@ -174,11 +177,7 @@ class Writer(Generic[T]):
         self._rouse()
         self._thread.join()
         if self._sync_failure is not None:
-            raise JournalError(
-                "JOURNAL_IO",
-                f"What was appended last could not be synced: {self._sync_failure.strerror}.",
-                hint="Look for disk errors in the system's log; durable appends are safe.",
-            )
+            raise not_synced(self._sync_failure)
 
     async def catch_up(self) -> None:
         """Return once everything posted so far is written: whoever posted it may read it."""
@@ -193,7 +192,10 @@ class Writer(Generic[T]):
     def _flushed(self) -> None:
         with self._lock:
             if self._unsynced_by is not None:
-                self._sync()
+                try:
+                    self._sync()
+                except OSError as why:
+                    raise not_synced(why) from None
                 self._unsynced_by = self._sync_failure = None
 
     def _main(self) -> None:
@@ -236,10 +238,10 @@ class Writer(Generic[T]):
 
     def _run_group(self, *, wait: bool) -> None:
         """Commit everything queued. Holds the lock."""
-        group: list[Request[T]] = []
+        group: list[Posted[T] | Awaited[T]] = []
         while self._queue:
             request = self._queue.popleft()
-            if not (isinstance(request, Awaited) and request.future.cancelled()):
+            if isinstance(request, Posted) or not request.future.cancelled():
                 group.append(request)
         if not group:
             return
@@ -250,14 +252,10 @@ class Writer(Generic[T]):
             raise
         except HoldfastError as failure:
             _fail(group, failure)
-        except BaseException as failure:
-            # The group must hear of it, or its callers would wait for ever.
+        except Exception as failure:  # noqa: BLE001 - the group must hear of it, or it would wait for ever
             _fail(
                 group, JournalError("JOURNAL_IO", f"The journal could not be written: {failure!r}.")
             )
-            if not isinstance(failure, Exception):
-                self._settle(group)
-                raise
         else:
             if committed.wrote:
                 self._note_unsynced(not any(request.durable for request in group))
@@ -265,7 +263,7 @@ class Writer(Generic[T]):
             self._pace += (committed.took - self._pace) / 8
         self._settle(group)
 
-    def _settle(self, group: list[Request[T]]) -> None:
+    def _settle(self, group: list[Posted[T] | Awaited[T]]) -> None:
         """Wake every waiter, with one call into each event loop but the one we run on."""
         here = _running_loop()
         posted = 0
@@ -274,12 +272,11 @@ class Writer(Generic[T]):
             if isinstance(request, Posted):
                 posted += 1
                 if request.failure is not None:
-                    request.failed(request.failure)
-            elif isinstance(request, Awaited):
-                if request.loop is here:
-                    request.settle()
-                else:
-                    others.setdefault(request.loop, []).append(request)
+                    report(request.failed, request.failure)
+            elif request.loop is here:
+                request.settle()
+            else:
+                others.setdefault(request.loop, []).append(request)
         if posted:
             with self._counting:
                 self._settled += posted
@@ -294,6 +291,23 @@ class Writer(Generic[T]):
             self._unsynced_by = time.monotonic() + SYNC_AFTER
 
 
+def not_synced(why: OSError) -> JournalError:
+    """The error of a disk that refuses to sync."""
+    return JournalError(
+        "JOURNAL_IO",
+        f"What was appended last could not be synced: {why.strerror}.",
+        hint="Look for disk errors in the system's log; durable appends are safe.",
+    )
+
+
+def report(failed: Callable[[BaseException], None], failure: BaseException) -> None:
+    """Tell whoever posted. What goes wrong over there must not stop the writer, on whom all others wait."""
+    try:
+        failed(failure)
+    except Exception:
+        log.exception("The report of a failed append failed itself; the failure was: %s", failure)
+
+
 def closed() -> JournalError:
     """The refusal of any use after `close`."""
     return JournalError(
@@ -301,7 +315,7 @@ def closed() -> JournalError:
     )
 
 
-def _fail(group: list[Request[T]], failure: BaseException) -> None:
+def _fail(group: Sequence[Request[T]], failure: BaseException) -> None:
     for request in group:
         request.failure = failure
 

@@ -19,10 +19,11 @@ from holdfast.journal._stage import (
     check_claim,
     check_ttl,
     erasure,
+    make_batch,
     refuse_persistent,
 )
 from holdfast.journal._wake import Wakeups
-from holdfast.journal._writer import closed
+from holdfast.journal._writer import closed, report
 from holdfast.journal.chain import Report, Stored
 from holdfast.journal.content import Packed, check_access, pack, unpack
 from holdfast.journal.log import (
@@ -112,10 +113,10 @@ class MemoryJournal(Journal):
         while self._posted:
             stream, make, expected_pos, epoch, failed = self._posted.popleft()
             try:
-                request = Append(stream, check_batch(make()), expected_pos, epoch)
+                request = Append(stream, make_batch(make), expected_pos, epoch)
                 self._stage(lambda stage, request=request: stage.append(request))
             except HoldfastError as failure:
-                failed(failure)
+                report(failed, failure)
 
     async def flush(self) -> None:
         self._check_open()

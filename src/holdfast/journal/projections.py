@@ -304,7 +304,7 @@ def outlived(retention: str, *, run: Value | None, session_gone: bool) -> bool:
             return session_gone or (run is not None and run["ended_at"] is not None)
         case Retention.SESSION_SCOPED:
             return session_gone
-        case Retention.DURABLE | Retention.PERSISTENT | Retention.HOST_POLICY:
+        case _:
             return False
 
 

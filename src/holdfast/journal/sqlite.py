@@ -17,7 +17,15 @@ from holdfast.journal import _sqlite_schema as schema
 from holdfast.journal._clock import now_ms
 from holdfast.journal._sqlite_db import Db, explained
 from holdfast.journal._sqlite_store import Store
-from holdfast.journal._stage import Append, Stage, check_batch, check_claim, check_ttl, erasure
+from holdfast.journal._stage import (
+    Append,
+    Stage,
+    check_batch,
+    check_claim,
+    check_ttl,
+    erasure,
+    make_batch,
+)
 from holdfast.journal._wake import Wakeups
 from holdfast.journal._writer import Committed, Request, Writer, closed
 from holdfast.journal.chain import Report, Stored
@@ -103,7 +111,7 @@ class SqliteJournal(Journal):
         check_id(stream)
 
         def work(stage: Stage) -> Appended:
-            return stage.append(Append(stream, check_batch(make()), expected_pos, epoch))
+            return stage.append(Append(stream, make_batch(make), expected_pos, epoch))
 
         self._writer.post(work, failed)
 
@@ -211,8 +219,9 @@ class SqliteJournal(Journal):
         try:
             self._writer.close()
         finally:
-            for db in self._readers:
-                db.close()
+            with self._readers_lock:
+                for db in self._readers:
+                    db.close()
             self._store.close()
 
     def _connect(self) -> Db:
@@ -230,8 +239,14 @@ class SqliteJournal(Journal):
                 yield db
         finally:
             if db is not None:
-                with self._readers_lock:
-                    self._readers.append(db)
+                self._give_back(db)
+
+    def _give_back(self, db: Db) -> None:
+        with self._readers_lock:
+            if not self._closed:
+                self._readers.append(db)
+                return
+        db.close()  # it was in use when the journal was closed
 
     async def _catch_up(self) -> None:
         """What this process has posted it also reads."""

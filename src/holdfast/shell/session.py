@@ -23,10 +23,8 @@ from holdfast.contracts import (
     Body,
     Diagnostic,
     Draft,
-    ErrorObject,
     RunRequest,
     RunResult,
-    RunStatus,
     SessionLimits,
 )
 from holdfast.contracts.payload import SessionDestroyed, SessionState
@@ -36,7 +34,7 @@ from holdfast.shell.box import Box, Boxes, Call, Ran
 from holdfast.shell.discovery import discovery
 from holdfast.shell.replay import restore, unfinished
 from holdfast.shell.snapshot import Snapshot, pack
-from holdfast.shell.story import Story, interrupted
+from holdfast.shell.story import Story, failed, interrupted, result_of
 
 LEASE_MS = 3000
 """How long a lease lasts unless it is renewed; what a dead process can hold a session up."""
@@ -166,29 +164,45 @@ class Session:
             if refusal.status is None:
                 raise
             return failed(refusal)
-        story = Story(
+        story: Story | None = None
+        late: asyncio.TimerHandle | None = None
+
+        async def meanwhile() -> None:
+            nonlocal story, late
+            story = self._story(request, limits)
+            late = asyncio.get_running_loop().call_later(LATE, self._tell, story)
+
+        try:
+            ran = await box.run(
+                request.code,
+                inputs=request.inputs,
+                limits=limits,
+                names=self._names(limits),
+                meanwhile=meanwhile,
+            )
+        except anyio.get_cancelled_exc_class():
+            if story is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._append(story.cancelled())
+            raise
+        except CallerError as refusal:
+            if story is not None or refusal.status is None:
+                raise
+            return failed(refusal)  # a bad request: nothing ran, nothing is recorded
+        finally:
+            if late is not None:
+                late.cancel()
+        story = story or self._story(request, limits)
+        return await self._ended(story, ran, save=request.return_snapshot, durable=durable)
+
+    def _story(self, request: RunRequest, limits: SessionLimits) -> Story:
+        return Story(
             request,
             limits,
             session_limits=self._limits or self._defaults,
             creates=self._limits is None,
             engine=self._boxes.engine,
         )
-        late = asyncio.get_running_loop().call_later(LATE, self._tell, story)
-        try:
-            ran = await box.run(
-                request.code, inputs=request.inputs, limits=limits, names=self._names(limits)
-            )
-        except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await self._append(story.cancelled())
-            raise
-        except CallerError as refusal:
-            if refusal.status is None:
-                raise
-            return failed(refusal)  # a bad request: nothing ran, nothing is recorded
-        finally:
-            late.cancel()
-        return await self._ended(story, ran, save=request.return_snapshot, durable=durable)
 
     def _names(self, limits: SessionLimits) -> Mapping[str, Call]:
         """What the code can call; made again only when the limits it tells about change."""
@@ -209,7 +223,7 @@ class Session:
         self._raise_failure()
         self._debt_ms += ran.metrics.duration_ms
         self._debt_runs += 1
-        result = _result(story.run_id, ran, self._warning)
+        result = result_of(story.run_id, ran, self._warning)
         self._warning = None
         due = save or self._debt_runs >= DEBT_RUNS or self._debt_ms >= DEBT_MS
         if not ran.state_kept:
@@ -372,28 +386,6 @@ class Session:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
-
-
-def _result(run_id: str, ran: Ran, warning: Diagnostic | None) -> RunResult:
-    return RunResult(
-        status=ran.status,
-        result=ran.value,
-        stdout=ran.stdout,
-        stderr=ran.stderr,
-        diagnostics=ran.diagnostics if warning is None else (*ran.diagnostics, warning),
-        external_calls=ran.calls,
-        metrics=ran.metrics,
-        error=ran.error,
-        run_id=run_id,
-    )
-
-
-def failed(error: HoldfastError) -> RunResult:
-    """The result of a request that was refused before anything ran."""
-    told = ErrorObject.of(error)
-    return RunResult(
-        status=RunStatus(error.status), diagnostics=(Diagnostic.error(told),), error=told
-    )
 
 
 def busy(session_id: str) -> Conflict:

@@ -30,7 +30,8 @@ from holdfast.contracts.payload import CodeValidated
 from holdfast.errors import CallerError, HoldfastError
 from holdfast.journal import Journal, sweep
 from holdfast.shell.box import Boxes
-from holdfast.shell.session import Session, failed, not_found
+from holdfast.shell.session import Session, not_found
+from holdfast.shell.story import failed
 
 VALIDATIONS = "holdfast:validations"
 """The stream of code that was checked and not run. Nobody leases it, so checking never waits for a run."""

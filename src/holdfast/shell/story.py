@@ -1,9 +1,10 @@
-"""What the journal is told about one run: that it started, and how it ended."""
+"""What is told about one run: to the journal, that it started and how it ended; to its caller, the result."""
 
 from __future__ import annotations
 
 from holdfast.contracts import (
     Body,
+    Diagnostic,
     Draft,
     ErrorObject,
     Metrics,
@@ -21,6 +22,7 @@ from holdfast.contracts.payload import (
     RunStarted,
     SessionCreated,
 )
+from holdfast.errors import HoldfastError
 from holdfast.shell.box import Ran
 
 
@@ -126,3 +128,26 @@ def interrupted(run_id: str) -> Draft:
     )
     said = RunFailed(status=RunStatus.INTERRUPTED, error=error, metrics=Metrics(), state_kept=False)
     return Draft.of(said, run_id=run_id)
+
+
+def result_of(run_id: str, ran: Ran, warning: Diagnostic | None) -> RunResult:
+    """What the caller of a run gets."""
+    return RunResult(
+        status=ran.status,
+        result=ran.value,
+        stdout=ran.stdout,
+        stderr=ran.stderr,
+        diagnostics=ran.diagnostics if warning is None else (*ran.diagnostics, warning),
+        external_calls=ran.calls,
+        metrics=ran.metrics,
+        error=ran.error,
+        run_id=run_id,
+    )
+
+
+def failed(error: HoldfastError) -> RunResult:
+    """The result of a request that was refused before anything ran."""
+    told = ErrorObject.of(error)
+    return RunResult(
+        status=RunStatus(error.status), diagnostics=(Diagnostic.error(told),), error=told
+    )

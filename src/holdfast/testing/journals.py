@@ -22,6 +22,7 @@ from holdfast.testing._conformance.appending import Appending
 from holdfast.testing._conformance.contents import Contents, Retaining
 from holdfast.testing._conformance.fencing import Fencing
 from holdfast.testing._conformance.legality import Legality
+from holdfast.testing._conformance.posting import Posting
 from holdfast.testing._conformance.projecting import Closing, Projecting, Proving
 from holdfast.testing._conformance.reading import Reading
 from holdfast.testing._conformance.refusals import Refusals
@@ -31,6 +32,7 @@ from holdfast.testing.clock import FakeClock
 
 class JournalConformance(
     Appending,
+    Posting,
     Fencing,
     Reading,
     Contents,

@@ -15,6 +15,7 @@ reads once the feed is over; to stop a run they ask the loop.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable
 from contextlib import suppress
 from time import monotonic
@@ -92,6 +93,9 @@ class Guard:
         """Wait for a feed; raises `Breach` when the run was cut off."""
         # The engine's stubs call it a coroutine; it is a future, and cancelling it kills the worker.
         self._future = future = cast("asyncio.Future[Any]", feed)
+        # A thread of the engine must get hold of the interpreter before it can send the feed off. Once it had its
+        # turn, what we do here costs no time; before that, all of it would.
+        os.sched_yield()
         if not self._begun:
             self._begin()
         if self._meanwhile is not None:

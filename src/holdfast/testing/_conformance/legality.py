@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import JsonValue
 
 from holdfast.contracts import Draft, EffectStatus
 from holdfast.journal import Journal
@@ -115,6 +116,20 @@ class Legality(Conformance):
         await journal.append("s", [answered("a")])
         await self.illegal(journal, answered("a"))
         await self.illegal(journal, asked("a"))
+
+    @pytest.mark.parametrize("payload", [{}, {"metrics": 7}, {"metrics": {"duration_ms": "x"}}])
+    async def test_a_draft_changed_after_it_was_checked_fails_alone(
+        self, journal: Journal, payload: dict[str, JsonValue]
+    ):
+        await journal.append("s", [created(), started("r")])
+        changed = completed("r").model_copy(update={"payload": payload})
+        failures: list[BaseException] = []
+        journal.post("s", lambda: [changed], failed=failures.append)
+        journal.post("t", lambda: [created()], failed=failures.append)
+        await journal.flush()
+        assert [getattr(failure, "code", failure) for failure in failures] == ["ILLEGAL_RECORD"]
+        assert await journal.last_seq() == 3
+        await self.illegal(journal, changed)
 
     async def test_what_a_batch_does_counts_for_its_own_next_record(self, journal: Journal):
         await journal.append("s", [created(), started("r"), intent("e", "r"), result("e", "r")])
