@@ -15,7 +15,7 @@ from holdfast.contracts.canonical import canonical_text
 from holdfast.errors import HoldfastError
 from holdfast.journal import _sqlite_read as look
 from holdfast.journal._sqlite_db import PATIENCE_MS, Busy, Db, busy, explained
-from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent
+from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent, taken_since
 from holdfast.journal._writer import Committed, Request
 from holdfast.journal.content import pack
 from holdfast.journal.log import Head
@@ -200,16 +200,16 @@ class Store:
 
     # -- rarer work, also in the group's transaction ---------------------------------------------------
 
-    def erase(self, stage: Stage, digest: str, request: Append) -> bool:
+    def erase(self, stage: Stage, digest: str, request: Append, upto: int | None) -> bool:
         """Erase one body and stage the record of it."""
         self._flush(stage)
         held = self._db.all(
-            "select retention from holdings where digest=?", (bytes.fromhex(digest),)
+            "select seq, retention from holdings where digest=?", (bytes.fromhex(digest),)
         )
         packed = look.find_body(self._db, digest)
-        if packed is None or packed.codec is None:
+        if packed is None or packed.codec is None or taken_since(upto, (row[0] for row in held)):
             return False
-        refuse_persistent(digest, (str(row[0]) for row in held))
+        refuse_persistent(digest, (str(row[1]) for row in held))
         stage.append(request)
         self._db.run(
             "update content set codec=null, body=null where digest=?", (bytes.fromhex(digest),)

@@ -235,6 +235,11 @@ def erasure(digest: str, stream: str, reason: str) -> Append:
     return Append(check_id(stream), check_batch([draft]), None, None)
 
 
+def taken_since(upto: int | None, holders: Iterable[int]) -> bool:
+    """Whether a record after seq `upto` refers to a body that was to be erased."""
+    return upto is not None and any(seq > upto for seq in holders)
+
+
 def refuse_persistent(digest: str, retentions: Iterable[str]) -> None:
     """Refuse to erase a body that some record wants kept for ever."""
     if Retention.PERSISTENT.value in retentions:

@@ -100,7 +100,7 @@ class Found(NamedTuple):
     records: int
     streams: int
     recovered: bool
-    """Whether an earlier process died without closing: its commits were taken over."""
+    """Whether commits were found that nobody had copied back yet: an earlier process died, or one is at work."""
     upgraded_from: int | None
     """The format the file had before it was upgraded just now."""
 
@@ -165,8 +165,18 @@ class Journal(ABC):
         """Give the stream back; a lease that was lost meanwhile is left alone."""
 
     @abstractmethod
-    async def erase(self, digest: str, *, reason: str, stream: str = CONTENT_STREAM) -> bool:
-        """Erase a body and record that; the chain still verifies. False: there is nothing to erase."""
+    async def erase(
+        self,
+        digest: str,
+        *,
+        reason: str,
+        stream: str = CONTENT_STREAM,
+        upto: int | None = None,
+    ) -> bool:
+        """Erase a body and record that; the chain still verifies. False: there is nothing to erase.
+
+        With `upto`, it stays if a record after that seq refers to it: somebody has taken it since you looked.
+        """
 
     @abstractmethod
     async def rebuild(self) -> int:
@@ -245,7 +255,9 @@ class Journal(ABC):
     async def subscribe(
         self, *, after: int | None = None, max_behind: int | None = None
     ) -> AsyncGenerator[Record | Gap]:
-        """Every record after seq `after` (default: from now on), as it comes, exactly once, in order.
+        """Every record after seq `after`, as it comes, exactly once, in order.
+
+        Without `after`, those that come once the first is waited for.
 
         A subscriber more than `max_behind` records late gets a `Gap`, then only those of the gap that end
         something, then goes on live: it can read the rest with `read_all(after=gap.after)`.

@@ -21,6 +21,7 @@ from holdfast.journal._stage import (
     erasure,
     make_batch,
     refuse_persistent,
+    taken_since,
 )
 from holdfast.journal._wake import Wakeups
 from holdfast.journal._writer import closed, report
@@ -132,14 +133,22 @@ class MemoryJournal(Journal):
     async def release(self, lease: Lease) -> None:
         self._write(lambda stage: stage.release(lease))
 
-    async def erase(self, digest: str, *, reason: str, stream: str = CONTENT_STREAM) -> bool:
+    async def erase(
+        self,
+        digest: str,
+        *,
+        reason: str,
+        stream: str = CONTENT_STREAM,
+        upto: int | None = None,
+    ) -> bool:
         self._check_open()
         request = erasure(digest, stream, reason)
         packed = self._bodies.get(digest)
-        if packed is None or packed.codec is None:
+        held = [one for one in self._holdings if one.digest == digest]
+        seqs = (one.seq for one in held)
+        if packed is None or packed.codec is None or taken_since(upto, seqs):
             return False
-        held = [h.retention for h in self._holdings if h.digest == digest]
-        refuse_persistent(digest, held)
+        refuse_persistent(digest, (one.retention for one in held))
         self._write(lambda stage: stage.append(request))
         self._bodies[digest] = Packed(packed.size, None, None)
         return True

@@ -137,7 +137,7 @@ def _run_ended(rows: Rows, fact: Fact) -> None:
 
 def _effect_intent(rows: Rows, fact: Fact) -> None:
     said = fact.payload
-    key = said["effect_id"]
+    key = _effect_of(fact)
     if rows.get("effects", key) is not None:
         raise illegal(fact, f"effect `{key}` has an intent already")
     if fact.run_id is not None:
@@ -159,7 +159,7 @@ def _effect_intent(rows: Rows, fact: Fact) -> None:
 
 def _effect_result(rows: Rows, fact: Fact) -> None:
     said = fact.payload
-    key = said["effect_id"]
+    key = _effect_of(fact)
     effect = rows.get("effects", key)
     if effect is None or effect["session_id"] != fact.stream:
         raise illegal(fact, f"effect `{key}` has no intent in this stream")
@@ -306,6 +306,14 @@ def outlived(retention: str, *, run: Value | None, session_gone: bool) -> bool:
             return session_gone
         case _:
             return False
+
+
+def _effect_of(fact: Fact) -> str:
+    """The effect a record is about: its payload says it, and its envelope must not say otherwise."""
+    key: str = fact.payload["effect_id"]
+    if fact.effect_id not in (None, key):
+        raise illegal(fact, f"its envelope names effect `{fact.effect_id}`, its payload `{key}`")
+    return key
 
 
 def _open_session(rows: Rows, fact: Fact) -> Value:

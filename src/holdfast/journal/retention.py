@@ -14,7 +14,9 @@ async def sweep(journal: Journal) -> list[str]:
     erased: list[str] = []
     for digest, holders in held.items():
         outlived_by_all = all([await _outlived(journal, holding) for holding in holders])
-        if outlived_by_all and await journal.erase(digest, reason="retention"):
+        # Somebody may take the body while we look: then it stays, and the next sweep looks again.
+        newest = max(holding.seq for holding in holders)
+        if outlived_by_all and await journal.erase(digest, reason="retention", upto=newest):
             erased.append(digest)
     return erased
 

@@ -129,9 +129,16 @@ class SqliteJournal(Journal):
     async def release(self, lease: Lease) -> None:
         await self._write(lambda stage: stage.release(lease), durable=False)
 
-    async def erase(self, digest: str, *, reason: str, stream: str = CONTENT_STREAM) -> bool:
+    async def erase(
+        self,
+        digest: str,
+        *,
+        reason: str,
+        stream: str = CONTENT_STREAM,
+        upto: int | None = None,
+    ) -> bool:
         request = erasure(digest, stream, reason)
-        return await self._write(lambda stage: self._store.erase(stage, digest, request))
+        return await self._write(lambda stage: self._store.erase(stage, digest, request, upto))
 
     async def rebuild(self) -> int:
         return await self._write(lambda stage: self._store.rebuild(stage))

@@ -149,11 +149,6 @@ class Session:
             async with self._turn:
                 await self._let_go()
 
-    @property
-    def warm(self) -> bool:
-        """Whether it holds a worker process."""
-        return self._box is not None
-
     # -- one run --------------------------------------------------------------------------------------
 
     async def _run(self, request: RunRequest, *, durable: bool) -> RunResult:

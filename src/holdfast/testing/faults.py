@@ -92,8 +92,15 @@ class FaultyJournal(Journal):
     async def release(self, lease: Lease) -> None:
         await self.inner.release(lease)
 
-    async def erase(self, digest: str, *, reason: str, stream: str = CONTENT_STREAM) -> bool:
-        return await self.inner.erase(digest, reason=reason, stream=stream)
+    async def erase(
+        self,
+        digest: str,
+        *,
+        reason: str,
+        stream: str = CONTENT_STREAM,
+        upto: int | None = None,
+    ) -> bool:
+        return await self.inner.erase(digest, reason=reason, stream=stream, upto=upto)
 
     async def rebuild(self) -> int:
         return await self.inner.rebuild()

@@ -216,6 +216,19 @@ class Retaining(Conformance):
         await journal.append("s", [end])
         assert await sweep(journal) == [name]
 
+    async def test_a_body_that_somebody_takes_meanwhile_stays(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        await journal.append("s", [destroyed()])
+        looked = max(one.seq for one in await journal.holdings())
+        await journal.append(
+            "t", [created(), started("t", bodies=[kept(Retention.SESSION_SCOPED)])]
+        )
+        assert not await journal.erase(name, reason="retention", upto=looked)
+        assert await journal.content(name) == b"body"
+        assert await sweep(journal) == []
+        await journal.append("t", [destroyed()])
+        assert await sweep(journal) == [name]
+
     async def test_run_scoped_goes_with_its_session(self, journal: Journal):
         name = await self.hold(journal, Retention.RUN_SCOPED)
         await journal.append("s", [destroyed()])

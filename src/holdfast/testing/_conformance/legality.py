@@ -46,6 +46,13 @@ class Legality(Conformance):
         await journal.append("t", [created()])
         await journal.append("s", [destroyed(), created()])
 
+    async def test_envelope_and_payload_name_the_same_effect(self, journal: Journal):
+        await journal.append("s", [created(), intent("e")])
+        for draft in (intent("f"), result("e")):
+            fields = {"kind": draft.kind, "payload": draft.payload, "effect_id": "another"}
+            await self.illegal(journal, Draft.model_validate(fields))
+        await journal.append("s", [result("e")])
+
     @pytest.mark.parametrize("draft", NO_SESSION, ids=lambda draft: draft.kind)
     async def test_it_needs_an_open_session(self, journal: Journal, draft: Draft):
         await self.illegal(journal, draft)
