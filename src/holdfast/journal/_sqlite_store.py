@@ -1,7 +1,7 @@
 """The write side of the SQLite journal: one connection, and a copy in memory of what it last wrote.
 
-Inside a write transaction SQLite tells whether another connection has committed since (`data_version`); if so
-the copy is dropped. That keeps the append of a lone process at one insert, one update and one sync.
+Inside a write transaction SQLite tells whether another connection has committed since (its data version has
+changed); if so the copy is dropped. That keeps the append of a lone process at one insert, one update and one sync.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Store:
         self._keeper = Db(path)
         self._patient = True
         self._full = True
-        self._version: object = None
+        self._version: int | None = None
         self._last_seq = 0
         self._streams: dict[str, int] = {}
         self._heads: dict[str, Head] = {}
@@ -101,6 +101,7 @@ class Store:
             self._abandon()
             raise
         self._keep(stage)
+        self._version = self._db.version()
         return Committed(took, self._wal_pages >= CHECKPOINT_PAGES, self._wrote)
 
     def _begin(self, wait: bool) -> None:
@@ -110,9 +111,7 @@ class Store:
             if wait:
                 raise busy(self._path) from None
             raise
-        version = self._db.value("pragma data_version")
-        if version != self._version or len(self._cells) + len(self._heads) > CACHED:
-            self._version = version
+        if self._db.version() != self._version or len(self._cells) + len(self._heads) > CACHED:
             self._forget()
             self._last_seq = look.last_seq(self._db)
 

@@ -83,18 +83,22 @@ class Stage:
         stream = request.stream
         head = self.head(stream)
         self._fence(head, request.expected_pos, request.epoch)
-        rows = _Overlay(self)
+        rows: _Overlay | None = None  # most records change no row: only made when one does
         records: list[Stored] = []
         pos, last, seq, now = head.pos, head.hash, self.seq, self.now
         name = json_string(stream)
+        holds = False
         for entry in request.entries:
             pos += 1
             seq += 1
             body = entry.body(pos, last, seq, name, now)
             last = digest(body)
             records.append(Stored(seq, stream, pos, body, last))
+            if entry.content:
+                holds = True
             fold = FOLDS.get(entry.kind)
             if fold is not None:
+                rows = rows or _Overlay(self)
                 run_id, effect_id = entry.run_id, entry.effect_id
                 fact = Fact(seq, stream, pos, now, entry.kind, run_id, effect_id, entry.payload)
                 try:
@@ -104,9 +108,11 @@ class Stage:
                     # fail those who happen to be committed together with it.
                     raise illegal(fact, f"its payload breaks its contract ({why!r})") from None
         first = self.seq + 1
-        self._hold(request.entries, first, stream)
+        if holds:
+            self._hold(request.entries, first, stream)
         self.records += records
-        self.rows.update(rows.changed)
+        if rows is not None:
+            self.rows.update(rows.changed)
         self.seq = seq
         self.heads[stream] = Head(stream, pos, seq, last, head.epoch, head.owner, head.until)
         return Appended(stream, head.pos + 1, pos, first, seq, now, last)

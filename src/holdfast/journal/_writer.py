@@ -3,7 +3,7 @@
 Requests queue up; whoever holds the lock takes all that are waiting and commits them as one group. Normally
 that is the writer thread. A hand-over to a thread and back costs about as much as a commit on a fast disk,
 though, so while commits are fast the event loop that asked commits the group itself, after giving its other
-tasks one turn to join in. It never waits: not for the lock, not for another process, and not for a disk that
+tasks one turn to join in, if they have done so lately. It never waits: not for the lock, not for another process, and not for a disk that
 has become slow, since then the thread does the work and the loop stays free.
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from anyio import to_thread
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from holdfast.errors import HoldfastError, JournalError
 from holdfast.journal._sqlite_db import Busy
@@ -25,6 +26,9 @@ from holdfast.journal._wake import call_into
 
 FAST_COMMIT = 0.001
 """Seconds. Below this, as a moving average, an event loop may commit by itself."""
+
+COMPANY, LOOK_EVERY = 64, 8
+"""After a group of several, so many more wait a turn for others; of lone ones, every so many-th does."""
 
 RIDE = 0.002
 """Seconds that posted requests wait for company: making and writing them takes the interpreter from others."""
@@ -66,9 +70,13 @@ class Awaited(Request[T]):
     __slots__ = ("future", "loop")
 
     def __init__(self, work: Work[T], durable: bool) -> None:
-        super().__init__(work, durable)
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[object] = self.loop.create_future()
+        # As the base does, without calling it: this is made for every append.
+        self.work = work
+        self.durable = durable
+        self.outcome: object = None
+        self.failure: BaseException | None = None
+        self.loop = loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = loop.create_future()
 
     def settle(self) -> None:
         """Hand the outcome to the task; runs on the task's own loop."""
@@ -122,6 +130,8 @@ class Writer(Generic[T]):
         self._posted = self._settled = 0
         self._untidy = False
         self._pace = 0.0
+        self._company = self._turns = 0
+        self._leading = False
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
@@ -134,22 +144,41 @@ class Writer(Generic[T]):
         if self._closing:
             self._turn_away()  # closed by another thread in between: nobody would come for it
         try:
-            if self._pace < FAST_COMMIT:
-                await asyncio.sleep(0)
-                if not request.future.done() and self._lock.acquire(blocking=False):
-                    try:
-                        self._run_group(wait=False)
-                    except Busy:
-                        pass  # another process is writing; the thread will wait for it
-                    finally:
-                        self._lock.release()
-            unsynced = self._unsynced_by is not None and not self._armed
-            if not request.future.done() or self._untidy or unsynced:
-                self._rouse()
+            if not self._leading:
+                await self._lead(request)
             return await request.future
         except asyncio.CancelledError:
             request.future.cancel()  # while it is still queued it is dropped: nothing comes later
+            if self._queue:
+                self._rouse()  # others may have joined us, and relied on us to commit
             raise
+
+    async def _lead(self, request: Awaited[T]) -> None:
+        """Commit the request, and whatever joins it meanwhile, here and now if that can be had without waiting."""
+        if self._pace < FAST_COMMIT:
+            if self._expects_company():
+                self._leading = True
+                try:
+                    await asyncio.sleep(0)
+                finally:
+                    self._leading = False
+            else:
+                await checkpoint_if_cancelled()
+            if not request.future.done() and self._lock.acquire(blocking=False):
+                try:
+                    self._run_group(wait=False)
+                except Busy:
+                    pass  # another process is writing; the thread will wait for it
+                finally:
+                    self._lock.release()
+        unsynced = self._unsynced_by is not None and not self._armed
+        if self._queue or not request.future.done() or self._untidy or unsynced:
+            self._rouse()
+
+    def _expects_company(self) -> bool:
+        """Whether to give other tasks a turn to join: while they do, and now and then to find out."""
+        self._turns += 1
+        return self._company > 0 or self._turns % LOOK_EVERY == 0
 
     def post(self, work: Work[T], failed: Callable[[BaseException], None]) -> None:
         """Run `work` in the next group, on the thread, and wait for nothing."""
@@ -245,6 +274,7 @@ class Writer(Generic[T]):
                 group.append(request)
         if not group:
             return
+        self._company = COMPANY if len(group) > 1 else max(0, self._company - 1)
         try:
             committed = self._commit(group, wait)
         except Busy:

@@ -63,17 +63,18 @@ def encode(draft: Draft) -> Entry:
     data = utf8(payload)
     _check_size(draft, data, "payload")
     check_draft(draft, data)
-    content = draft.content + tuple(body.ref for body in draft.bodies)
-    first = [f'{{"actor":{json_string(draft.actor)}']
+    content = draft.content
+    if draft.bodies:
+        content += tuple([body.ref for body in draft.bodies])
+    first = f'{{"actor":{json_string(draft.actor)}'
     if draft.cause is not None:
-        first.append(f'"cause":{draft.cause}')
+        first += f',"cause":{draft.cause}'
     if content:
-        refs = utf8(f"[{','.join(map(_ref_text, content))}]")
+        refs = utf8(canonical_text([ref.model_dump(mode="json") for ref in content]))
         _check_size(draft, refs, "list of references")
-        first.append(f'"content":{refs.decode()}')
+        first += f',"content":{refs.decode()}'
     if draft.effect_id is not None:
-        first.append(f'"effect_id":{json_string(draft.effect_id)}')
-    first.append(f'"kind":"{draft.kind}","payload":{payload},"pos":')
+        first += f',"effect_id":{json_string(draft.effect_id)}'
     run = "" if draft.run_id is None else f',"run_id":{json_string(draft.run_id)}'
     turn = "" if draft.turn_id is None else f',"turn_id":{json_string(draft.turn_id)}'
     return Entry(
@@ -83,7 +84,7 @@ def encode(draft: Draft) -> Entry:
         draft.effect_id,
         content,
         draft.bodies,
-        ",".join(first),
+        f'{first},"kind":"{draft.kind}","payload":{payload},"pos":',
         f',"privacy":"{draft.privacy.value}"{run},"seq":',
         f'{turn},"v":{RECORD_VERSION}}}',
     )
@@ -96,15 +97,6 @@ def _check_size(draft: Draft, data: bytes, part: str) -> None:
             f"The {part} of a {draft.kind[:80]!a} record is over {MAX_PAYLOAD_BYTES} bytes.",
             hint="Hand the large part in as a body and refer to it by digest.",
         )
-
-
-def _ref_text(ref: ContentRef) -> str:
-    """The canonical JSON of a reference, without the detour of a dict."""
-    role = "" if ref.role is None else f'"role":{json_string(ref.role)},'
-    return (
-        f'{{"digest":"{ref.digest}","mime":{json_string(ref.mime)},"privacy":"{ref.privacy.value}",'
-        f'"retention":"{ref.retention.value}",{role}"size":{ref.size}}}'
-    )
 
 
 def decode(stored: Stored) -> Record:
