@@ -8,6 +8,7 @@ has never heard of, still verifies, still exports, and is shown as what it is.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from pydantic import (
     BaseModel,
@@ -168,8 +169,13 @@ def check_draft(draft: Draft, payload: bytes) -> None:
             first = why.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise _invalid(draft.kind, f"its payload's `{where}`: {first['msg']}") from None
-    elif "." not in draft.kind or not _KIND.fullmatch(draft.kind):
+    elif not _is_own_kind(draft.kind):
         raise _invalid(draft.kind, "no such kind")
+
+
+@lru_cache(1024)
+def _is_own_kind(kind: str) -> bool:
+    return "." in kind and _KIND.fullmatch(kind) is not None
 
 
 def _invalid(kind: str, why: str) -> CallerError:

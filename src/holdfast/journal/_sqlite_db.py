@@ -45,6 +45,8 @@ class Db:
         with explained(path):
             self._db = apsw.Connection(name, flags=flags)
             self._db.set_busy_timeout(PATIENCE_MS)
+            # For statements that give no rows: making a cursor costs as much as running a short one.
+            self._cursor = self._db.cursor()
             self.run("pragma synchronous=full; pragma temp_store=memory; pragma cache_size=-8192")
 
     def run(self, sql: str, values: Sequence[object] = ()) -> None:
@@ -83,7 +85,7 @@ class Db:
     def begin(self) -> None:
         """Start writing; raises `Busy` when another process does."""
         try:
-            self._db.execute("begin immediate")
+            self._cursor.execute("begin immediate")
         except apsw.BusyError:
             raise Busy from None
 
@@ -95,6 +97,10 @@ class Db:
             yield
         finally:
             self.rollback()
+
+    def commit(self) -> None:
+        """Make what was begun permanent."""
+        self._cursor.execute("commit")
 
     def rollback(self) -> None:
         """Undo what was begun, if SQLite has not done so itself."""

@@ -95,7 +95,7 @@ class Store:
                 self._write(stage)
                 self._wrote = False
                 started = time.perf_counter()
-                self._db.run("commit")
+                self._db.commit()
                 took = time.perf_counter() - started
         except BaseException:
             self._abandon()
