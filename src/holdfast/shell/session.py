@@ -28,10 +28,11 @@ from holdfast.contracts import (
     SessionLimits,
 )
 from holdfast.contracts.payload import SessionDestroyed, SessionState
-from holdfast.errors import CallerError, Conflict, HoldfastError, LeaseHeld, NotFound
+from holdfast.errors import CallerError, Conflict, HoldfastError, LeaseHeld
 from holdfast.journal import Journal, Lease
 from holdfast.shell.box import Box, Boxes, Call, Ran
 from holdfast.shell.discovery import discovery
+from holdfast.shell.refusals import busy, not_found
 from holdfast.shell.replay import restore, unfinished
 from holdfast.shell.snapshot import Snapshot, pack
 from holdfast.shell.story import Story, failed, interrupted, result_of
@@ -381,21 +382,3 @@ class Session:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
-
-
-def busy(session_id: str) -> Conflict:
-    """The refusal of a run while another one is under way."""
-    return Conflict(
-        "SESSION_BUSY",
-        f"Session `{session_id}` is in use by another run.",
-        hint="Wait longer for it (`wait_ms`), or use another session.",
-    )
-
-
-def not_found(session_id: str) -> NotFound:
-    """The refusal of an operation on a session that is not there."""
-    return NotFound(
-        "SESSION_NOT_FOUND",
-        f"There is no session `{session_id}`.",
-        hint="`holdfast session list` names those there are.",
-    )

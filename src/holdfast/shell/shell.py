@@ -30,7 +30,8 @@ from holdfast.contracts.payload import CodeValidated
 from holdfast.errors import CallerError, HoldfastError
 from holdfast.journal import Journal, sweep
 from holdfast.shell.box import Boxes
-from holdfast.shell.session import Session, not_found
+from holdfast.shell.refusals import not_found
+from holdfast.shell.session import Session
 from holdfast.shell.story import failed
 
 VALIDATIONS = "holdfast:validations"
