@@ -134,7 +134,6 @@ def test_a_missing_or_broken_key_is_explained(spoilt):
     assert not key.exists()
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 def test_a_home_that_can_not_be_written_is_explained(used, tmp_path: Path):
     temporary = str(tmp_path)
     wrap = ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--bind", temporary, temporary)

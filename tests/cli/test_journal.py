@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import signal
 from pathlib import Path
 
@@ -268,7 +267,6 @@ def test_a_newer_file_can_be_looked_at(spoilt):
     assert spoilt.journal.read_bytes() == before
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 def test_a_file_on_a_read_only_disk_can_be_looked_at(used):
     read_only = ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev")
     done = used("journal", "verify", wrap=read_only)
