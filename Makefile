@@ -25,10 +25,12 @@ demo: $(VENV)/.run ## see holdfast work
 
 test: $(VENV)/.dev ## run all tests (WORKERS=2 ARGS="-k journal")
 	@scripts/need bubblewrap bwrap --version
+	@scripts/need postgresql sh -c 'command -v pg_ctl || ls /usr/lib/postgresql/*/bin/pg_ctl'
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 cover: $(VENV)/.dev ## run all tests and show what they miss in the parts everything trusts
 	@scripts/need bubblewrap bwrap --version
+	@scripts/need postgresql sh -c 'command -v pg_ctl || ls /usr/lib/postgresql/*/bin/pg_ctl'
 	@$(BIN)/pytest -n $(WORKERS) --cov $(ARGS)
 
 lint: $(VENV)/.dev ## check style, types, layers and sizes

@@ -43,6 +43,21 @@ PUBLIC = {
     "Runtime",
     "open",
     "Shell",
+    # what code may call, and who may say no
+    "ApprovalDecision",
+    "ApprovalRequest",
+    "ApprovalView",
+    "Budget",
+    "Context",
+    "Database",
+    "Decision",
+    "Finding",
+    "Mount",
+    "Risk",
+    "Rule",
+    "Setup",
+    "capability",
+    "hook",
 }
 
 # Whatever is slow to import, or that only some programs need.

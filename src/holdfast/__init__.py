@@ -26,12 +26,19 @@ from typing import TYPE_CHECKING
 from holdfast._version import __version__
 
 if TYPE_CHECKING:
+    from holdfast.capabilities import capability
     from holdfast.contracts import (
+        ApprovalDecision,
         ApprovalPolicy,
+        ApprovalRequest,
+        ApprovalView,
+        Budget,
         CallStatus,
         Capability,
         CapabilityLimits,
         ContentRef,
+        Database,
+        Decision,
         Diagnostic,
         Draft,
         EffectIntent,
@@ -42,19 +49,25 @@ if TYPE_CHECKING:
         ExternalCallRecord,
         Language,
         Metrics,
+        Mount,
         Privacy,
         Record,
         Retention,
+        Risk,
+        Rule,
         RunRequest,
         RunResult,
         RunStatus,
         SessionLimits,
         SessionMeta,
+        Setup,
         Severity,
         SideEffect,
         Span,
     )
     from holdfast.errors import HoldfastError
+    from holdfast.gate.executor import Context, Finding
+    from holdfast.gate.hooks import hook
     from holdfast.runtime import Runtime, open
     from holdfast.shell import Shell
 
@@ -89,6 +102,22 @@ __all__ = [
     "Severity",
     "SideEffect",
     "Span",
+    "ApprovalDecision",
+    "ApprovalRequest",
+    "ApprovalView",
+    "Budget",
+    "Database",
+    "Decision",
+    "Mount",
+    "Risk",
+    "Rule",
+    "Setup",
+    # holdfast.capabilities
+    "capability",
+    # holdfast.gate
+    "Context",
+    "Finding",
+    "hook",
     # holdfast.runtime
     "Runtime",
     "open",
@@ -124,6 +153,20 @@ _EXPORTS: dict[str, str] = {
     "Severity": "holdfast.contracts",
     "SideEffect": "holdfast.contracts",
     "Span": "holdfast.contracts",
+    "ApprovalDecision": "holdfast.contracts",
+    "ApprovalRequest": "holdfast.contracts",
+    "ApprovalView": "holdfast.contracts",
+    "Budget": "holdfast.contracts",
+    "Database": "holdfast.contracts",
+    "Decision": "holdfast.contracts",
+    "Mount": "holdfast.contracts",
+    "Risk": "holdfast.contracts",
+    "Rule": "holdfast.contracts",
+    "Setup": "holdfast.contracts",
+    "capability": "holdfast.capabilities",
+    "Context": "holdfast.gate.executor",
+    "Finding": "holdfast.gate.executor",
+    "hook": "holdfast.gate.hooks",
     "Runtime": "holdfast.runtime",
     "open": "holdfast.runtime",
     "Shell": "holdfast.shell",

@@ -18,6 +18,8 @@ from holdfast.journal.sqlite_reader import SqliteReader
 from holdfast.testing._conformance._base import Everything, everything
 from holdfast.testing._drafts import STORY, note
 
+NOW = len(schema.UPGRADES)
+
 # With a statement that returns rows in the middle: those after it must run as well.
 STEP = """
 create table extra (x);
@@ -59,12 +61,12 @@ async def test_an_older_file_is_upgraded_and_keeps_everything(
     before = await contents(path)
     monkeypatch.setattr(schema, "UPGRADES", [*schema.UPGRADES, STEP])
     journal = SqliteJournal.open(path)
-    assert journal.found == (False, len(STORY), 1, False, 1)
+    assert journal.found == (False, len(STORY), 1, False, NOW)
     assert await everything(journal) == before
     await journal.append("s", [note()])
     assert (await journal.verify()).ok
     await journal.close()
-    assert ask(path, "pragma user_version") == [(2,)]
+    assert ask(path, "pragma user_version") == [(NOW + 1,)]
     assert ask(path, "select x from extra") == [(len(STORY),), (7,)]
     journal = SqliteJournal.open(path)
     assert journal.found.upgraded_from is None
@@ -75,9 +77,9 @@ async def test_several_steps_are_taken_at_once(path: Path, monkeypatch: pytest.M
     steps = [*schema.UPGRADES, STEP, "create table more (x)", "drop table more"]
     monkeypatch.setattr(schema, "UPGRADES", steps)
     journal = SqliteJournal.open(path)
-    assert journal.found.upgraded_from == 1
+    assert journal.found.upgraded_from == NOW
     await journal.close()
-    assert ask(path, "pragma user_version") == [(4,)]
+    assert ask(path, "pragma user_version") == [(NOW + 3,)]
 
 
 async def test_another_process_may_be_faster(path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -94,7 +96,7 @@ async def test_another_process_may_be_faster(path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(schema, "format_of", format_of)
     journal = SqliteJournal.open(path)
-    assert (others[0].found.upgraded_from, journal.found.upgraded_from) == (1, None)
+    assert (others[0].found.upgraded_from, journal.found.upgraded_from) == (NOW, None)
     await others[0].close()
     await journal.close()
     assert ask(path, "select count(*) from extra") == [(2,)]
@@ -109,7 +111,7 @@ async def test_an_upgrade_that_fails_changes_nothing(
         patch.setattr(schema, "UPGRADES", [*schema.UPGRADES, STEP, broken])
         with pytest.raises(JournalError, match=r"^JOURNAL_IO"):
             SqliteJournal.open(path)
-    assert ask(path, "pragma user_version") == [(1,)]
+    assert ask(path, "pragma user_version") == [(NOW,)]
     assert ask(path, "select * from sqlite_schema") == tables
     assert await contents(path) == before
 
@@ -129,9 +131,9 @@ async def test_a_new_file_that_could_not_be_made_can_be_made_later(
 
 
 async def test_a_newer_file_is_refused_and_left_alone(path: Path):
-    ask(path, "pragma user_version=2")
+    ask(path, f"pragma user_version={NOW + 1}")
     before = path.read_bytes()
-    with pytest.raises(JournalError, match=r"^JOURNAL_TOO_NEW: .* format 2;"):
+    with pytest.raises(JournalError, match=rf"^JOURNAL_TOO_NEW: .* format {NOW + 1};"):
         SqliteJournal.open(path)
     assert path.read_bytes() == before
     assert list(path.parent.glob("journal*")) == [path]
@@ -143,7 +145,7 @@ async def test_a_newer_file_is_refused_and_left_alone(path: Path):
 async def test_the_log_of_a_newer_file_is_left_alone(path: Path):
     program = (
         "import apsw, os, sys; db = apsw.Connection(sys.argv[1]);"
-        "db.execute('pragma user_version=2; create table newer (x)'); os._exit(0)"
+        f"db.execute('pragma user_version={NOW + 1}; create table newer (x)'); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", program, str(path)], check=True)
     log = path.with_name("journal.db-wal")

@@ -17,9 +17,7 @@ from holdfast.contracts import Body, Draft, Language, Metrics, Severity, canonic
 from holdfast.contracts.payload import RunCompleted, RunStarted, SessionCreated
 from holdfast.errors import Conflict, NotFound, OperatorError
 from holdfast.journal import MemoryJournal
-from holdfast.shell import Shell
-from holdfast.shell import session as session_module
-from holdfast.shell.languages.python import PythonBoxes
+from holdfast.shell import running as running_module
 from holdfast.testing.faults import FaultyJournal, full
 
 
@@ -212,7 +210,7 @@ async def test_destroy_erases_bodies_and_keeps_the_proof(url: str) -> None:
 async def test_state_is_saved_when_replaying_would_cost_more(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "DEBT_RUNS", 3)
+    monkeypatch.setattr(running_module, "DEBT_RUNS", 3)
     async with holdfast.open(url) as hf:
         for i in range(7):
             await hf.shell.run(f"x = {i}", session="s")
@@ -272,16 +270,14 @@ async def test_a_record_that_could_not_be_written_is_told(
     late: float, fail_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether start and end of a run are handed in together, or one after the other."""
-    monkeypatch.setattr(session_module, "LATE", late)
-    async with PythonBoxes() as boxes:
-        inner = MemoryJournal()
-        journal = FaultyJournal(inner, fail_at=fail_at, failure=full())
-        async with Shell.open(journal, {Language.PYTHON: boxes}, bytes(32)) as shell:
-            await shell.run("x = 1", session="s", durable=True)
-            with pytest.raises(OperatorError) as refused:
-                await shell.run("x = 2", session="s")
-            assert refused.value.code == "JOURNAL_FULL"
-            assert (await shell.run("x", session="s")).result == 1
+    monkeypatch.setattr(running_module, "LATE", late)
+    journal = FaultyJournal(MemoryJournal(), fail_at=fail_at, failure=full())
+    async with holdfast.open(journal, config={}) as hf:
+        await hf.shell.run("x = 1", session="s", durable=True)
+        with pytest.raises(OperatorError) as refused:
+            await hf.shell.run("x = 2", session="s")
+        assert refused.value.code == "JOURNAL_FULL"
+        assert (await hf.shell.run("x", session="s")).result == 1
 
 
 async def test_a_session_that_does_not_fit_tighter_limits_says_so(url: str) -> None:

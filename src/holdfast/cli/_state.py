@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from holdfast.journal import Journal
 from holdfast.runtime import Settings, wiring
-from holdfast.shell import Shell
+from holdfast.shell.sessions import Sessions
 
 
 @asynccontextmanager
@@ -20,7 +20,6 @@ async def journal_to_read() -> AsyncGenerator[Journal]:
         await journal.close()
 
 
-def sessions_of(journal: Journal) -> Shell:
-    """The sessions on a journal. Nothing can be run: there is no engine behind it, and none is started."""
-    settings = Settings.load()
-    return Shell(journal, {}, b"", settings.shell.limits)
+def sessions_of(journal: Journal) -> Sessions:
+    """The sessions on a journal, to look at."""
+    return Sessions(journal)

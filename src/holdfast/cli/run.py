@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, TypeAlia
 
 import typer
 
-from holdfast.cli import _output
-from holdfast.errors import CODES, CallerError, HoldfastError
+from holdfast.cli import _exit, _options, _output
+from holdfast.cli._options import WAIT_MS, refuse
+from holdfast.cli._setup import Flags, setup_for, with_setup
+from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.contracts import Json, RunResult
@@ -24,51 +26,49 @@ File = Annotated[
     str | None,
     typer.Option("--file", "-f", metavar="FILE", help="A file with the code; - is standard input."),
 ]
-SessionId = Annotated[
-    str, typer.Option("--session-id", metavar="S", help="The session; made on first use.")
-]
 LanguageName = Annotated[
     str, typer.Option("--language", metavar="L", help="What the code is written in.")
 ]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="NAME=JSON", help="A variable for the code; repeatable."),
+]
 
 
+@with_setup
 def run(
     code: Code = None,
     file: File = None,
-    session_id: SessionId = "default",
+    session_id: _options.SessionId = "default",
     language: LanguageName = "python",
     timeout: Annotated[
         int | None,
         typer.Option("--timeout", metavar="MS", help="Longest time it may take, this once."),
     ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME=JSON", help="A variable for the code; repeatable."),
+    inputs: Inputs = None,
+    limits: _options.Limit = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Make no call but reads; print the plan of the others."),
+    ] = False,
+    plan: Annotated[
+        str | None,
+        typer.Option("--plan", metavar="ID", help="An approved plan: its calls and no other."),
     ] = None,
-    limits: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--limit", metavar="NAME=N", help="Such as cpu_ms=500 or memory_mb=128; repeatable."
-        ),
-    ] = None,
-    wait: Annotated[
-        int,
-        typer.Option(
-            "--wait",
-            metavar="MS",
-            min=0,
-            help="How long to wait while another run has the session.",
-        ),
-    ] = 30_000,
+    wait: _options.Wait = WAIT_MS,
     as_json: _output.JsonFlag = None,
+    *,
+    flags: Flags,
 ) -> int:
     """Run code in a session and print what it gave.
 
-    The session keeps its variables for the next run, whichever process that is in.
-    Exit codes: 0 ok, 1 the run failed, 2 bad usage, 3 waiting for approval, 4 interrupted.
+    The session keeps its variables for the next run, whichever process that is in, and remembers what it
+    was opened with. Exit codes: 0 ok, 1 the run failed, 2 bad usage, 3 waiting for approval, 4 needs attention.
     """
 
     async def work(hf: Runtime, asked: _Asked) -> RunResult:
+        from holdfast.cli._work import user
+
         return await hf.shell.run(
             asked.code,
             session=session_id,
@@ -76,21 +76,30 @@ def run(
             timeout_ms=timeout,
             inputs=asked.inputs,
             limits=asked.limits,
+            dry_run=dry_run,
+            plan=plan,
+            setup=await setup_for(hf, session_id, asked.setup),
+            actor=user(),
             wait_ms=wait,
         )
 
     def ask() -> _Asked:
-        return _Asked(_code(code, file), _inputs(inputs or []), _limits(limits or []))
+        limited = _options.limits_of(limits)
+        return _Asked(_code(code, file), _inputs(inputs or []), limited, flags.fields())
 
     return _main(ask, work, session_id, _output.as_json(as_json))
 
 
+@with_setup
 def validate(
     code: Code = None,
     file: File = None,
-    session_id: SessionId = "default",
+    session_id: _options.SessionId = "default",
     language: LanguageName = "python",
+    inputs: Inputs = None,
     as_json: _output.JsonFlag = None,
+    *,
+    flags: Flags,
 ) -> int:
     """Check code without running any of it.
 
@@ -99,11 +108,16 @@ def validate(
 
     async def work(hf: Runtime, asked: _Asked) -> RunResult:
         return await hf.shell.run(
-            asked.code, session=session_id, language=language, validate_only=True
+            asked.code,
+            session=session_id,
+            language=language,
+            inputs=asked.inputs,
+            validate_only=True,
+            setup=await setup_for(hf, session_id, asked.setup),
         )
 
     def ask() -> _Asked:
-        return _Asked(_code(code, file), {}, {})
+        return _Asked(_code(code, file), _inputs(inputs or []), {}, flags.fields())
 
     return _main(ask, work, session_id, _output.as_json(as_json))
 
@@ -114,59 +128,39 @@ class _Asked(NamedTuple):
     code: str
     inputs: dict[str, Json]
     limits: dict[str, int]
+    setup: dict[str, Any]
 
 
 Work: TypeAlias = "Callable[[Runtime, _Asked], Coroutine[Any, Any, RunResult]]"
 
 
 def _main(ask: Callable[[], _Asked], work: Work, session_id: str, as_json: bool) -> int:
-    import anyio
-
     from holdfast.cli._stop import Stopped
-    from holdfast.contracts import RunResult
+    from holdfast.cli._work import on_runtime, without_result
 
     text, code = "", None
     try:
         asked = ask()
         text = asked.code
-        # Printed after the runtime is closed: what the user has seen is on the disk.
-        result: RunResult = anyio.run(_in_runtime, work, asked)
+        result = on_runtime(lambda hf: work(hf, asked))
     except Stopped as stop:
-        result, code = _without(RunResult, stop.error), stop.exit_code
+        result, code = without_result(stop.error), stop.exit_code
     except HoldfastError as refusal:
         if refusal.status is None:
             raise
-        result = _without(RunResult, refusal)
+        result = without_result(refusal)
+    tell(result, text, session_id, as_json=as_json)
+    return _exit.of_result(result) if code is None else code
+
+
+def tell(result: RunResult, code: str, session_id: str, *, as_json: bool) -> None:
+    """Print what a run gave."""
     if as_json:
         _output.print_json(result)
     else:
         from holdfast.cli._result import show
 
-        show(result, text, session_id)
-    return _exit_code(result) if code is None else code
-
-
-async def _in_runtime(work: Work, asked: _Asked) -> RunResult:
-    from holdfast import runtime
-    from holdfast.cli._stop import until_stopped
-
-    async with runtime.open() as hf:
-        return await until_stopped(lambda: work(hf, asked))
-
-
-def _without(model: type[RunResult], error: HoldfastError) -> RunResult:
-    """The result of a run that gave none."""
-    told = error.to_json()
-    remark = {**told, "severity": "error"}
-    return model.model_validate({"status": error.status, "error": told, "diagnostics": [remark]})
-
-
-def _exit_code(result: RunResult) -> int:
-    if result.error is None:
-        return 0
-    # A capability may fail with a code of its own, which is in nobody's table.
-    known = CODES.get(result.error.code)
-    return known.exit_code if known else 1
+        show(result, code, session_id)
 
 
 # -- arguments ----------------------------------------------------------------------------------------
@@ -177,7 +171,7 @@ def _code(code: str | None, file: str | None) -> str:
         return code
     if file is not None and code is None:
         return _decode(_read(file), file)
-    _refuse("Give the code with `-e CODE` or with `-f FILE`, and not with both.")
+    refuse("Give the code with `-e CODE` or with `-f FILE`, and not with both.")
 
 
 def _read(name: str) -> bytes:
@@ -188,9 +182,9 @@ def _read(name: str) -> bytes:
             with open(name, "rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
     except OSError as why:
-        _refuse(f"The file `{name}` can't be read: {why.strerror}.")
+        refuse(f"The file `{name}` can't be read: {why.strerror}.")
     if len(data) > MAX_FILE_BYTES:
-        _refuse(f"The file `{name}` is over {MAX_FILE_BYTES} bytes.")
+        refuse(f"The file `{name}` is over {MAX_FILE_BYTES} bytes.")
     return data
 
 
@@ -198,7 +192,7 @@ def _decode(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as why:
-        _refuse(f"The file `{name}` is not UTF-8 text: its byte {why.start + 1} can't be read.")
+        refuse(f"The file `{name}` is not UTF-8 text: its byte {why.start + 1} can't be read.")
 
 
 def _inputs(given: list[str]) -> dict[str, Json]:
@@ -206,13 +200,13 @@ def _inputs(given: list[str]) -> dict[str, Json]:
     for one in given:
         name, equals, text = one.partition("=")
         if not (equals and name.isidentifier()):
-            _refuse(f"`--input {one[:80]}` is not NAME=JSON.", "Such as --input 'name=\"Ada\"'.")
+            refuse(f"`--input {one[:80]}` is not NAME=JSON.", "Such as --input 'name=\"Ada\"'.")
         if name in found:
-            _refuse(f"`--input {name}` is given twice.")
+            refuse(f"`--input {name}` is given twice.")
         try:
             found[name] = json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError) as why:
-            _refuse(
+            refuse(
                 f"`--input {name}`: what follows the `=` is not JSON: {why}.",
                 f"Text needs quotes: --input '{name}=\"…\"'.",
             )
@@ -221,26 +215,3 @@ def _inputs(given: list[str]) -> dict[str, Json]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
-
-
-def _limits(given: list[str]) -> dict[str, int]:
-    from holdfast.contracts import SessionLimits
-
-    found: dict[str, int] = {}
-    for one in given:
-        name, _, text = one.partition("=")
-        if name not in SessionLimits.model_fields:
-            _refuse(
-                f"`--limit {one[:80]}` names no limit.",
-                f"The limits are {', '.join(SessionLimits.model_fields)}.",
-            )
-        if not (text.isascii() and text.isdigit() and len(text) < 20):
-            _refuse(f"`--limit {one[:80]}` is not NAME=NUMBER.", "Such as --limit cpu_ms=500.")
-        if name in found:
-            _refuse(f"`--limit {name}` is given twice.")
-        found[name] = int(text)
-    return found
-
-
-def _refuse(message: str, hint: str | None = None) -> NoReturn:
-    raise CallerError("INVALID_ARGUMENT", message, hint=hint)

@@ -39,6 +39,11 @@ def listed() -> Any:
     return Field(default=(), exclude_if=_empty)
 
 
+def unless(default: Any) -> Any:
+    """The default of a field that came later: left out of the JSON while it has it, so that old readers read on."""
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 """How many of something: no more than every JSON reader takes, so that sums stay numbers, too."""
 

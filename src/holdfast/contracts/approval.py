@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from holdfast.contracts._base import Told, optional
-from holdfast.contracts.capability import SideEffect
+from pydantic import JsonValue
+
+from holdfast.contracts._base import Told, listed, optional
+from holdfast.contracts.capability import Risk, SideEffect
 from holdfast.contracts.content import Digest
 from holdfast.contracts.ids import Id
-
-
-class Risk(StrEnum):
-    """How much harm a mistake would do."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-    CRITICAL = "critical"
 
 
 class Decision(StrEnum):
@@ -27,23 +20,54 @@ class Decision(StrEnum):
     DENIED = "denied"
 
 
+class ApprovalStatus(StrEnum):
+    """Where a request stands. A call is released if, and only if, it is one of the two approvals."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    APPROVED_FOR_SESSION = "approved_for_session"
+    DENIED = "denied"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    DISPATCHER_UNAVAILABLE = "dispatcher_unavailable"
+
+    @property
+    def releases(self) -> bool:
+        """Whether the call may be made."""
+        return self in (ApprovalStatus.APPROVED, ApprovalStatus.APPROVED_FOR_SESSION)
+
+
 class ApprovalRequest(Told):
-    """May it? Bound to the effect and to the digest of what was shown."""
+    """May it? Bound to the effect, to the digest of what was shown, and to the capability as it was."""
 
     id: Id
     """Its name in the inbox."""
     effect_id: Id
     """The effect it would release."""
+    dispatch_id: Id | None = optional()
+    """The effect of asking."""
     tool: str
     """The capability."""
     arguments: Digest
     """The canonical arguments, by digest; the body is in the content store."""
+    request: Digest | None = optional()
+    """What the code asked for, before any hook changed it."""
+    ordinal: int | None = optional()
+    """The call's number in its run."""
+    capability: Digest | None = optional()
+    """The capability as it was: its digest."""
     side_effect: SideEffect
     """What the call may touch."""
     risk: Risk = Risk.MEDIUM
     """How much harm a mistake would do."""
     summary: str
     """One line for the person."""
+    rule: str | None = optional()
+    """The rule that asks."""
+    requested_by: str | None = optional()
+    """On whose behalf."""
+    allowed: tuple[Decision, ...] = listed()
+    """The answers that count; empty: all of them."""
     deadline: int | None = optional()
     """Unix milliseconds after which it counts as denied."""
 
@@ -55,8 +79,12 @@ class ApprovalDecision(Told):
     """The answer itself."""
     reason_code: str | None = optional()
     """Why, as a token."""
+    reason: str | None = optional()
+    """Why, in words."""
     actor: str | None = optional()
     """Who answered."""
+    via: str | None = optional()
+    """How they came in: `cli`, `http:token:…`, `callback`."""
 
 
 class ApprovalView(Told):
@@ -64,18 +92,24 @@ class ApprovalView(Told):
 
     id: str
     """Its name."""
-    status: str
-    """`pending`, or the decision."""
+    status: ApprovalStatus
+    """`pending`, or how it ended."""
     tool: str
     """The capability."""
-    arguments: str
-    """What it would be called with, by digest."""
+    arguments: JsonValue = None
+    """What it would be called with; null when the body was erased."""
+    arguments_digest: str | None = None
+    """The digest of the same."""
     side_effect: str
     """What the call may touch."""
     risk: str
     """How much harm a mistake would do."""
     summary: str
     """One line for the person."""
+    rule: str | None = None
+    """The rule that asks."""
+    allowed: tuple[Decision, ...] = ()
+    """The answers that count."""
     session_id: str | None = None
     """On whose behalf."""
     run_id: str | None = None
@@ -88,3 +122,37 @@ class ApprovalView(Told):
     """Unix milliseconds."""
     decision: ApprovalDecision | None = None
     """The answer, once there is one."""
+    reason_code: str | None = None
+    """How it ended, as a token."""
+
+
+class Scope(StrEnum):
+    """Which arguments a grant covers."""
+
+    ANY = "any"
+    EXACT = "exact"
+
+
+class Grant(Told):
+    """Consent that is remembered: calls of one capability in one session need not be asked about again."""
+
+    id: Id
+    """Its name."""
+    session_id: str
+    """Where it holds; never anywhere else."""
+    tool: str
+    """The capability."""
+    capability: Digest
+    """The capability as it was; when that changes, the grant is void."""
+    risk: Risk
+    """Calls of a greater risk are asked about."""
+    scope: Scope = Scope.ANY
+    """Which arguments."""
+    arguments: Digest | None = optional()
+    """The arguments, when the scope is `exact`."""
+    approval_id: str | None = optional()
+    """The answer it came from."""
+    actor: str | None = optional()
+    """Who gave it."""
+    expires_at: int | None = optional()
+    """Unix milliseconds."""

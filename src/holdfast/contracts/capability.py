@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from holdfast.contracts._base import Asked
+from holdfast.contracts._base import Asked, Count, optional, unless
+from holdfast.contracts.canonical import digest_json
 from holdfast.contracts.ids import ToolName
 
 
@@ -20,6 +21,26 @@ class SideEffect(StrEnum):
     NETWORK = "network"
     DATABASE = "database"
     EXTERNAL_SYSTEM = "external_system"
+
+
+class Risk(StrEnum):
+    """How much harm a mistake would do."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+RISK_OF: dict[SideEffect, Risk] = {
+    SideEffect.NONE: Risk.LOW,
+    SideEffect.READ: Risk.LOW,
+    SideEffect.WRITE: Risk.MEDIUM,
+    SideEffect.NETWORK: Risk.MEDIUM,
+    SideEffect.DATABASE: Risk.HIGH,
+    SideEffect.EXTERNAL_SYSTEM: Risk.HIGH,
+}
+"""The risk of a capability that says nothing about it."""
 
 
 class CapabilityLimits(Asked):
@@ -74,3 +95,29 @@ class Capability(Asked):
     """When to ask a person."""
     idempotent: bool = False
     """Whether calling it again with the same key is harmless."""
+    asynchronous: bool = unless(False)
+    """Whether code awaits it; several awaited calls are under way at a time."""
+    risk: Risk | None = optional()
+    """How much harm a mistake would do; default: by its side effect."""
+    cost_micros: Count = unless(0)
+    """What one call is expected to cost, in millionths of a US dollar; reserved before it is made."""
+
+    @property
+    def harm(self) -> Risk:
+        """Its risk, said or implied."""
+        return self.risk or RISK_OF[self.side_effect]
+
+    @property
+    def digest(self) -> str:
+        """What a grant, a snapshot and an approval are bound to: its name, schemas, side effect and risk."""
+        return digest_json(
+            {
+                "name": self.name,
+                "input_schema": self.input_schema,
+                "output_schema": self.output_schema,
+                "side_effect": self.side_effect.value,
+                "idempotent": self.idempotent,
+                "asynchronous": self.asynchronous,
+                "risk": self.harm.value,
+            }
+        )

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from holdfast.contracts._base import Told, listed, optional
+from holdfast.contracts._base import Count, Told, listed, optional, unless
 from holdfast.contracts.capability import SideEffect
 from holdfast.contracts.content import Digest
 from holdfast.contracts.ids import Id
@@ -45,6 +45,17 @@ class EffectStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Reserved(Told):
+    """What was set aside from the session's budget for one call, or what it really used."""
+
+    calls: Count = 1
+    """Calls."""
+    cost_micros: Count = 0
+    """Money, in millionths of a US dollar."""
+    wall_ms: Count = 0
+    """Time."""
+
+
 class EffectIntent(Told):
     """What is about to happen. Durable before it does."""
 
@@ -62,6 +73,22 @@ class EffectIntent(Told):
     """Repeating with this key is safe."""
     dedupe_key: Id | None = optional()
     """The receiver recognises a repeat by this key."""
+    reconcilable: bool = unless(False)
+    """Whether its capability can find out what became of it."""
+    ordinal: int | None = optional()
+    """Its number among the calls of its run."""
+    awaited: bool = unless(False)
+    """Whether the code awaits it."""
+    request: Digest | None = optional()
+    """What the code asked for, as the digest of the arguments before any hook changed them."""
+    capability: Digest | None = optional()
+    """The capability as it was: its digest."""
+    approval_id: Id | None = optional()
+    """The approval that released it."""
+    grant_id: Id | None = optional()
+    """The grant that released it."""
+    reserved: Reserved | None = optional()
+    """What was set aside for it."""
     policy_refs: tuple[str, ...] = listed()
     """The rules that let it pass."""
     content_refs: tuple[Digest, ...] = listed()
@@ -83,6 +110,16 @@ class EffectResult(Told):
     """How to find out; an `unknown` effect must carry one."""
     error: ErrorObject | None = optional()
     """Why it did not complete."""
+    raised: str | None = optional()
+    """The built-in exception the code saw, where the error's code does not say it."""
+    attempt: int | None = optional()
+    """Which attempt this is the result of, if not the first."""
+    resolved: str | None = optional()
+    """How a doubt was ended: `reconciled`, or a person's `happened` or `did_not_happen`."""
+    spent: Reserved | None = optional()
+    """What it really used."""
+    duration_ms: int | None = optional()
+    """How long it took."""
     content_refs: tuple[Digest, ...] = listed()
     """What it produced, by digest."""
     redacted_summary: str
@@ -93,6 +130,39 @@ class EffectResult(Told):
         if self.terminal_status is EffectStatus.UNKNOWN and not self.reconciliation_ref:
             raise ValueError("an unknown result must carry a reconciliation_ref")
         return self
+
+
+class EffectAttempt(Told):
+    """It is done again, under the same id, because that is harmless or because a person said so."""
+
+    effect_id: Id
+    """The intent's."""
+    attempt: int
+    """Counts executions, from 1."""
+    reason: str
+    """`recovered`: it is harmless; `not_started`: a reconciler said so; `released`: a person did."""
+
+
+class EffectReleased(Told):
+    """A person said of an effect in doubt: do it again."""
+
+    effect_id: Id
+    """The intent's."""
+    attempt: int
+    """The attempt that may be made."""
+    actor: str | None = optional()
+    """Who said so."""
+
+
+class EffectSeen(Told):
+    """What the code was given, when hooks could have changed it."""
+
+    effect_id: Id
+    """The intent's."""
+    value: Digest
+    """The value; the result keeps the original."""
+    rewritten: bool = False
+    """Whether it is another than the original."""
 
 
 class EffectView(Told):

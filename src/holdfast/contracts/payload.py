@@ -6,11 +6,24 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from holdfast.contracts._base import Count, Told, optional
-from holdfast.contracts.approval import ApprovalDecision, ApprovalRequest
+from holdfast.contracts._base import Count, Told, listed, optional
+from holdfast.contracts.approval import (
+    ApprovalDecision,
+    ApprovalRequest,
+    ApprovalStatus,
+    Grant,
+)
 from holdfast.contracts.content import Digest
-from holdfast.contracts.effect import EffectIntent, EffectResult
+from holdfast.contracts.effect import (
+    EffectAttempt,
+    EffectIntent,
+    EffectReleased,
+    EffectResult,
+    EffectSeen,
+)
+from holdfast.contracts.hook import HookRecord
 from holdfast.contracts.ids import Id, SessionId
+from holdfast.contracts.policy import Setup
 from holdfast.contracts.run import ErrorObject, Metrics, RunStatus
 from holdfast.contracts.session import Language, SessionLimits
 
@@ -24,6 +37,15 @@ class SessionCreated(Told):
     """What each of its runs may use."""
     engine: str
     """Engine and version, as `name/version`."""
+    setup: Setup | None = optional()
+    """What it was opened with."""
+
+
+class SessionOpened(Told):
+    """The session is used with another setup from here on."""
+
+    setup: Setup
+    """What it was opened with."""
 
 
 class SessionState(Told):
@@ -35,6 +57,12 @@ class SessionState(Told):
     """Engine and version that wrote it."""
     limits: SessionLimits
     """The limits the engine carries inside the state."""
+    names: tuple[str, ...] = listed()
+    """The variables and functions in it."""
+    reason: Literal["saved", "reset", "restored", "forked"] = "saved"
+    """How it came about: by running code, or in place of what was there."""
+    origin: str | None = optional()
+    """Where it was taken from, when it was restored or forked."""
 
 
 class SessionDestroyed(Told):
@@ -57,6 +85,12 @@ class RunStarted(Told):
     """The code."""
     inputs: Digest | None = optional()
     """The inputs, as canonical JSON."""
+    toolbox: str | None = optional()
+    """The set of capabilities in force: its digest."""
+    plan: Id | None = optional()
+    """The approved plan it must keep to."""
+    actor: str | None = optional()
+    """On whose behalf it calls."""
 
 
 class RunCompleted(Told):
@@ -91,6 +125,77 @@ class RunCancelled(RunFailed):
     """A run was stopped by its user or host."""
 
 
+class RunParked(Told):
+    """A run stands and nothing can go on without somebody. Any process may resume it."""
+
+    status: Literal["waiting_for_approval", "needs_attention", "interrupted"]
+    """For whom it waits: who approves, who knows what became of an effect, or whoever resumes it."""
+    approvals: tuple[Id, ...] = listed()
+    """The approvals it waits for."""
+    in_doubt: tuple[Id, ...] = listed()
+    """The effects nobody knows the end of."""
+    state: Digest | None = optional()
+    """The sealed engine state at the call; without one, the code is run again against recorded results."""
+    progress: Digest | None = optional()
+    """What it had used and printed by then."""
+    engine: str | None = optional()
+    """Engine and version that wrote the state."""
+    limits: SessionLimits | None = optional()
+    """The limits the engine carries inside the state."""
+    wall_used_ms: Count = 0
+    """How much of its `wall_ms` is used."""
+    error: ErrorObject | None = optional()
+    """What it waits for, in words."""
+    result: Digest | None = optional()
+    """The `RunResult` its caller got, as JSON."""
+
+
+class RunResumed(Told):
+    """A run that stood goes on."""
+
+    how: Literal["state", "replay"]
+    """From the parked state, or by running the code again against recorded results."""
+    reason: str
+    """Why, as a token."""
+
+
+class RunCancelRequested(Told):
+    """Somebody wants a run stopped."""
+
+    run: Id
+    """Which."""
+    mode: Literal["now", "after_effect"]
+    """At once, or when the calls that are under way have ended."""
+    reason: str | None = optional()
+    """Why, in words."""
+
+
+class PlanMade(Told):
+    """Code was tried without effects; this is what it would do."""
+
+    id: Id
+    """The plan's name."""
+    session_id: SessionId
+    """For which session."""
+    code: Digest
+    """The code."""
+    inputs: Digest | None = optional()
+    """The inputs, as canonical JSON."""
+    plan: Digest
+    """The list of effects, as JSON."""
+    status: RunStatus
+    """How the trial ended."""
+
+
+class PlanDecided(Told):
+    """A plan as a whole was approved or denied."""
+
+    id: Id
+    """The plan."""
+    decision: ApprovalDecision
+    """The answer."""
+
+
 class CodeValidated(Told):
     """Code was checked and not run."""
 
@@ -111,6 +216,59 @@ class ApprovalResponded(Told):
     """The request."""
     decision: ApprovalDecision
     """The answer."""
+
+
+class ApprovalRefused(Told):
+    """An answer that does not count: too late, not allowed, or to nothing that was asked."""
+
+    id: str
+    """The request it was for."""
+    decision: ApprovalDecision
+    """The answer."""
+    reason_code: str
+    """Why it does not count."""
+
+
+class ApprovalEnded(Told):
+    """A request ended without an answer: its time ran out, or its run was cancelled."""
+
+    id: Id
+    """The request."""
+    status: ApprovalStatus
+    """How."""
+    reason_code: str
+    """Why, as a token."""
+
+
+class ApprovalSettled(Told):
+    """The run has taken note of how its request ended. Single use: it can't be settled twice."""
+
+    id: Id
+    """The request."""
+    status: ApprovalStatus
+    """How it ended."""
+    reason_code: str
+    """Why, as a token."""
+    decision: ApprovalDecision | None = optional()
+    """The answer, if there was one."""
+
+
+class ApprovalPreapproved(Told):
+    """Nobody was asked, because somebody had said that nobody need be."""
+
+    effect_id: Id
+    """The effect."""
+    grant_id: Id
+    """The consent."""
+
+
+class GrantRevoked(Told):
+    """A grant holds no longer."""
+
+    id: Id
+    """Which."""
+    reason: str
+    """`revoked`, `expired`, `capability_changed`."""
 
 
 class UsageRecorded(Told):
@@ -143,11 +301,27 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "run_completed": RunCompleted,
     "run_failed": RunFailed,
     "run_cancelled": RunCancelled,
+    "session_opened": SessionOpened,
+    "run_parked": RunParked,
+    "run_resumed": RunResumed,
+    "run_cancel_requested": RunCancelRequested,
     "code_validated": CodeValidated,
+    "plan_made": PlanMade,
+    "plan_decided": PlanDecided,
     "effect_intent": EffectIntent,
+    "effect_attempt": EffectAttempt,
+    "effect_released": EffectReleased,
     "effect_result": EffectResult,
+    "effect_seen": EffectSeen,
+    "hook": HookRecord,
     "approval_requested": ApprovalRequest,
     "approval_responded": ApprovalResponded,
+    "approval_refused": ApprovalRefused,
+    "approval_ended": ApprovalEnded,
+    "approval_settled": ApprovalSettled,
+    "approval_preapproved": ApprovalPreapproved,
+    "grant_given": Grant,
+    "grant_revoked": GrantRevoked,
     "usage_recorded": UsageRecorded,
     "content_erased": ContentErased,
 }
@@ -161,6 +335,7 @@ TERMINAL: frozenset[str] = frozenset(
         "run_cancelled",
         "effect_result",
         "approval_responded",
+        "approval_ended",
     }
 )
 """Kinds that end something: no subscriber ever misses one."""

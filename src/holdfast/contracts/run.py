@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field, JsonValue
 
-from holdfast.contracts._base import Asked, Count, Told, optional
+from holdfast.contracts._base import Asked, Count, Told, listed, optional, unless
 from holdfast.contracts.capability import SideEffect
 from holdfast.contracts.ids import SessionId
 from holdfast.contracts.session import Language, SessionLimits
@@ -155,6 +155,29 @@ class RunRequest(Asked):
     """Save the state after this run and name it in `snapshot_id`."""
     validate_only: bool = False
     """Check the code; run and write nothing."""
+    dry_run: bool = unless(False)
+    """Run it, answer reads, make no other call: what it would do is in `plan`. The session stays as it is."""
+    plan_id: str | None = optional()
+    """An approved plan: its calls need no other approval, and any other call is denied."""
+
+
+class PlannedEffect(Told):
+    """A call that a dry run did not make."""
+
+    ordinal: int
+    """Its number among the calls of the run."""
+    name: str
+    """The capability."""
+    arguments: JsonValue
+    """What it would be called with."""
+    side_effect: SideEffect
+    """What it may touch."""
+    verdict: str
+    """What the policy says: `allow`, `ask` or `deny`."""
+    rule: str
+    """The rule that says so."""
+    request_digest: str
+    """SHA3-256 of the canonical arguments."""
 
 
 class RunResult(Told):
@@ -182,3 +205,9 @@ class RunResult(Told):
     """The run's name in the journal."""
     approval_id: str | None = optional()
     """What it waits for, when it is parked."""
+    in_doubt: tuple[str, ...] = listed()
+    """Effects nobody knows the end of, when it is interrupted."""
+    plan_id: str | None = optional()
+    """The plan, after a dry run."""
+    plan: tuple[PlannedEffect, ...] = listed()
+    """What the code would do, after a dry run."""

@@ -55,12 +55,7 @@ class Db:
 
     def run_many(self, sql: str, values: Sequence[Sequence[object]]) -> None:
         """Run one statement for each row of values."""
-        if len(values) == 1:
-            self._db.execute(
-                sql, values[0]
-            )  # what a lone append does: twice as fast as `executemany`
-        else:
-            self._db.executemany(sql, values)
+        self._cursor.executemany(sql, values)
 
     def version(self) -> int:
         """A number that every commit changes, ours as well as others'; it is current once writing has begun."""

@@ -21,6 +21,7 @@ from holdfast.journal._sqlite_db import (
     explained,
     sync_folder,
 )
+from holdfast.journal._sqlite_refold import refold
 
 APPLICATION_ID = 0x686C6466  # "hldf"
 
@@ -73,8 +74,11 @@ _FORMAT = (
     " from pragma_user_version, pragma_application_id"
 )
 
-UPGRADES: list[str] = [_FORMAT_1]
-"""`UPGRADES[n]` makes format n + 1 out of format n."""
+# Rows say more than they did: what a session was opened with, where its open run stands, what is set aside.
+_FORMAT_2 = "delete from rows"
+
+UPGRADES: list[str] = [_FORMAT_1, _FORMAT_2]
+"""`UPGRADES[n]` makes format n + 1 out of format n; after the last, the rows are folded from the records again."""
 
 
 def create(path: Path) -> bool:
@@ -125,6 +129,8 @@ def upgrade(db: Db, path: Path) -> int | None:
             for number in range(version, len(UPGRADES)):
                 db.all(UPGRADES[number])
                 db.run(f"pragma user_version={number + 1}")
+            if version > 0:
+                refold(db)
             if version == 0:
                 db.run(f"pragma application_id={APPLICATION_ID}")
                 db.run("insert into meta values ('journal_id', ?)", (new_id("journal"),))

@@ -15,11 +15,11 @@ from holdfast.contracts.canonical import canonical_text
 from holdfast.errors import HoldfastError
 from holdfast.journal import _sqlite_read as look
 from holdfast.journal._sqlite_db import PATIENCE_MS, Busy, Db, busy, explained
+from holdfast.journal._sqlite_refold import refold
 from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent, taken_since
 from holdfast.journal._writer import Committed, Request
 from holdfast.journal.content import pack
 from holdfast.journal.log import Head
-from holdfast.journal.projections import Rebuilt
 
 CACHED = 10_000
 """Heads and rows kept in memory before the copy is dropped and starts anew."""
@@ -91,7 +91,11 @@ class Store:
                 self._begin(wait)
                 stage = Stage(self, self._last_seq, self._clock())
                 for request in group:
-                    self._run(request, stage)
+                    try:
+                        request.outcome = request.work(stage)
+                    except HoldfastError as refusal:
+                        # It has left no trace in the stage. Anything else fails the whole group.
+                        request.failure = refusal
                 self._write(stage)
                 self._wrote = False
                 started = time.perf_counter()
@@ -115,13 +119,6 @@ class Store:
             self._forget()
             self._last_seq = look.last_seq(self._db)
 
-    def _run(self, request: Request[Stage], stage: Stage) -> None:
-        try:
-            request.outcome = request.work(stage)
-        except HoldfastError as refusal:
-            # Refused: it has left no trace in the stage. Anything else fails the whole group.
-            request.failure = refusal
-
     def _write(self, stage: Stage) -> None:
         db = self._db
         self._write_heads(stage.heads.values())
@@ -130,8 +127,8 @@ class Store:
             db.run_many(
                 "insert into records values (?,?,?,?,?)",
                 [
-                    (r.seq, ids[r.stream], r.pos, r.body, bytes.fromhex(r.hash))
-                    for r in stage.records
+                    (seq, ids[stream], pos, body, bytes.fromhex(hash_))
+                    for seq, stream, pos, body, hash_ in stage.records
                 ],
             )
         if stage.rows:
@@ -155,12 +152,11 @@ class Store:
 
     def _write_heads(self, heads: Iterable[Head]) -> None:
         known: list[tuple[object, ...]] = []
-        for head in heads:
-            hash_ = bytes.fromhex(head.hash)
-            values = (head.pos, head.seq, hash_, head.epoch, head.owner, head.until)
-            number = self._streams.get(head.stream)
+        for stream, pos, seq, hash_, epoch, owner, until in heads:
+            values = (pos, seq, bytes.fromhex(hash_), epoch, owner, until)
+            number = self._streams.get(stream)
             if number is None:
-                self._streams[head.stream] = self._db.value(_NEW_HEAD, (*values, head.stream))
+                self._streams[stream] = self._db.value(_NEW_HEAD, (*values, stream))
             else:
                 known.append((*values, number))
         if known:
@@ -218,18 +214,7 @@ class Store:
     def rebuild(self, stage: Stage) -> int:
         """Replace every projection row by what the records say."""
         self._flush(stage)
-        rows = Rebuilt()
-        count, after = 0, 0
-        while page := look.page(self._db, None, after, 1000):
-            for stored in page:
-                rows.add(stored)
-            count += len(page)
-            after = page[-1].seq
-        self._db.run("delete from rows")
-        self._db.run_many(
-            "insert into rows values (?,?,?,?)",
-            [(*at, tag, canonical_text(value)) for at, (tag, value) in rows.cells.items()],
-        )
+        count = refold(self._db)
         self._cells.clear()
         return count
 

@@ -49,12 +49,15 @@ class Holder(Protocol):
 
 
 class Append(NamedTuple):
-    """A request to append."""
+    """A request to append; to call it is to stage it."""
 
     stream: str
     entries: Sequence[Entry]
     expected_pos: int | None
     epoch: int | None
+
+    def __call__(self, stage: Stage) -> Appended:
+        return stage.append(self)
 
 
 class Stage:

@@ -2,9 +2,10 @@
 
 Requests queue up; whoever holds the lock takes all that are waiting and commits them as one group. Normally
 that is the writer thread. A hand-over to a thread and back costs about as much as a commit on a fast disk,
-though, so while commits are fast the event loop that asked commits the group itself, after giving its other
-tasks one turn to join in, if they have done so lately. It never waits: not for the lock, not for another process, and not for a disk that
-has become slow, since then the thread does the work and the loop stays free.
+though, so while commits are fast the event loop that asked commits by itself: the request alone, past the
+queue, or where others have joined in lately, the group that they make with it in one turn of the loop. It never
+waits: not for the lock, not for another process, and not for a disk that has become slow, since then the
+thread does the work and the loop stays free.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -39,7 +40,9 @@ SYNC_AFTER = 0.1
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+R = TypeVar("R")
 Work = Callable[[T], object]
+Loop = asyncio.AbstractEventLoop
 
 
 class Request(Generic[T]):
@@ -135,44 +138,68 @@ class Writer(Generic[T]):
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
-    async def submit(self, work: Work[T], *, durable: bool = True) -> object:
+    async def submit(self, work: Callable[[T], R], *, durable: bool = True) -> R:
         """Run `work` in the next group and return what it returned, once committed."""
         if self._closing:
             raise closed()
         request = Awaited(work, durable)
+        if not (self._leading or self._pace >= FAST_COMMIT or self._expects_company()):
+            await checkpoint_if_cancelled()
+            if self._commit_alone(request):
+                if request.failure is not None:
+                    raise request.failure
+                return cast(R, request.outcome)
         self._queue.append(request)
         if self._closing:
             self._turn_away()  # closed by another thread in between: nobody would come for it
         try:
             if not self._leading:
                 await self._lead(request)
-            return await request.future
+            return cast(R, await request.future)
         except asyncio.CancelledError:
             request.future.cancel()  # while it is still queued it is dropped: nothing comes later
             if self._queue:
                 self._rouse()  # others may have joined us, and relied on us to commit
             raise
 
+    def _commit_alone(self, request: Awaited[T]) -> bool:
+        """Commit a request that nobody waits with, past the queue; False, and nothing done, if that can't be had."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._queue or self._closing:
+                return False
+            self._run([request], wait=False)
+        except Busy:
+            return False
+        finally:
+            self._lock.release()
+        self._hand_over()
+        return True
+
     async def _lead(self, request: Awaited[T]) -> None:
         """Commit the request, and whatever joins it meanwhile, here and now if that can be had without waiting."""
         if self._pace < FAST_COMMIT:
-            if self._expects_company():
-                self._leading = True
-                try:
-                    await asyncio.sleep(0)
-                finally:
-                    self._leading = False
-            else:
-                await checkpoint_if_cancelled()
+            self._leading = True
+            try:
+                await asyncio.sleep(0)
+            finally:
+                self._leading = False
             if not request.future.done() and self._lock.acquire(blocking=False):
                 try:
-                    self._run_group(wait=False)
+                    self._settle(self._run_queued(wait=False), request.loop)
                 except Busy:
                     pass  # another process is writing; the thread will wait for it
                 finally:
                     self._lock.release()
-        unsynced = self._unsynced_by is not None and not self._armed
-        if self._queue or not request.future.done() or self._untidy or unsynced:
+        if self._queue or not request.future.done():
+            self._rouse()
+        else:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Leave to the thread what nobody waits for."""
+        if self._untidy or (self._unsynced_by is not None and not self._armed):
             self._rouse()
 
     def _expects_company(self) -> bool:
@@ -228,22 +255,31 @@ class Writer(Generic[T]):
                 self._unsynced_by = self._sync_failure = None
 
     def _main(self) -> None:
-        while True:
-            self._wake.acquire(timeout=SYNC_AFTER if self._armed else None)
-            if self._noted and not self._roused and not self._closing:
-                # Nobody waits for what was posted: more may come. Somebody who does wait ends this at once.
-                self._wake.acquire(timeout=RIDE)
-            self._noted = self._roused = False
+        over = False
+        while not over:
+            self._rest()
             with self._lock:
-                while self._queue:
-                    self._run_group(wait=True)
+                waiting = self._run_queued(wait=True)
                 self._catch_up()
-                if self._untidy:
+                # Decided under the lock: outside it a loop may hold a group that it is going to put back.
+                over = self._closing and not self._queue
+            # Outside the lock: waking a loop lets go of the interpreter, and getting it back can take long. A loop
+            # that finds the lock taken meanwhile leaves its next group to this thread too, and so on.
+            self._settle(waiting)
+            if self._untidy:
+                with self._lock:
                     self._tidy()
                     self._untidy = False
-                # Decided under the lock: outside it a loop may hold a group that it is going to put back.
-                if self._closing and not self._queue:
-                    return
+
+    def _rest(self) -> None:
+        """Sleep until there is something to do."""
+        if self._closing:
+            return
+        self._wake.acquire(timeout=SYNC_AFTER if self._armed else None)
+        if self._noted and not self._roused and not self._closing:
+            # Nobody waits for what was posted: more may come. Somebody who does wait ends this at once.
+            self._wake.acquire(timeout=RIDE)
+        self._noted = self._roused = False
 
     def _catch_up(self) -> None:
         """Sync what was written without, once it is due. Holds the lock."""
@@ -263,22 +299,30 @@ class Writer(Generic[T]):
             late = list(self._queue)
             self._queue.clear()
         _fail(late, closed())
-        self._settle(late)
+        self._settle(self._report(late))
 
-    def _run_group(self, *, wait: bool) -> None:
-        """Commit everything queued. Holds the lock."""
+    def _run_queued(self, *, wait: bool) -> list[Awaited[T]]:
+        """Commit everything queued, and return those who wait, for `_settle`. Holds the lock."""
         group: list[Posted[T] | Awaited[T]] = []
         while self._queue:
             request = self._queue.popleft()
             if isinstance(request, Posted) or not request.future.cancelled():
                 group.append(request)
         if not group:
-            return
+            return []
+        try:
+            self._run(group, wait=wait)
+        except Busy:
+            self._queue.extendleft(reversed(group))
+            raise
+        return self._report(group)
+
+    def _run(self, group: Sequence[Request[T]], *, wait: bool) -> None:
+        """Commit the group; each request then has its outcome or its failure. Holds the lock."""
         self._company = COMPANY if len(group) > 1 else max(0, self._company - 1)
         try:
             committed = self._commit(group, wait)
         except Busy:
-            self._queue.extendleft(reversed(group))
             raise
         except HoldfastError as failure:
             _fail(group, failure)
@@ -291,25 +335,26 @@ class Writer(Generic[T]):
                 self._note_unsynced(not any(request.durable for request in group))
             self._untidy = committed.untidy
             self._pace += (committed.took - self._pace) / 8
-        self._settle(group)
 
-    def _settle(self, group: list[Posted[T] | Awaited[T]]) -> None:
-        """Wake every waiter, with one call into each event loop but the one we run on."""
-        here = _running_loop()
-        posted = 0
-        others: dict[asyncio.AbstractEventLoop, list[Awaited[T]]] = {}
-        for request in group:
-            if isinstance(request, Posted):
-                posted += 1
-                if request.failure is not None:
+    def _report(self, group: Sequence[Posted[T] | Awaited[T]]) -> list[Awaited[T]]:
+        """Tell those who posted of failures, under the lock: who flushes hears of them first. Return who waits."""
+        waiting = [request for request in group if not isinstance(request, Posted)]
+        if len(waiting) < len(group):
+            for request in group:
+                if isinstance(request, Posted) and request.failure is not None:
                     report(request.failed, request.failure)
-            elif request.loop is here:
+            with self._counting:
+                self._settled += len(group) - len(waiting)
+        return waiting
+
+    def _settle(self, waiting: list[Awaited[T]], here: Loop | None = None) -> None:
+        """Wake every waiter, with one call into each event loop but `here`, the one we run on."""
+        others: dict[Loop, list[Awaited[T]]] = {}
+        for request in waiting:
+            if request.loop is here:
                 request.settle()
             else:
                 others.setdefault(request.loop, []).append(request)
-        if posted:
-            with self._counting:
-                self._settled += posted
         for loop, requests in others.items():
             call_into(loop, _settle_all, requests)
 
@@ -348,13 +393,6 @@ def closed() -> JournalError:
 def _fail(group: Sequence[Request[T]], failure: BaseException) -> None:
     for request in group:
         request.failure = failure
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _settle_all(requests: list[Awaited[T]]) -> None:

@@ -61,7 +61,8 @@ def encode(draft: Draft) -> Entry:
     """Check a draft and encode it; raises the refusal of whatever is wrong with it."""
     payload = canonical_text(draft.payload)
     data = utf8(payload)
-    _check_size(draft, data, "payload")
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise _too_large(draft, "payload")
     check_draft(draft, data)
     content = draft.content
     if draft.bodies:
@@ -71,7 +72,8 @@ def encode(draft: Draft) -> Entry:
         first += f',"cause":{draft.cause}'
     if content:
         refs = utf8(canonical_text([ref.model_dump(mode="json") for ref in content]))
-        _check_size(draft, refs, "list of references")
+        if len(refs) > MAX_PAYLOAD_BYTES:
+            raise _too_large(draft, "list of references")
         first += f',"content":{refs.decode()}'
     if draft.effect_id is not None:
         first += f',"effect_id":{json_string(draft.effect_id)}'
@@ -90,13 +92,12 @@ def encode(draft: Draft) -> Entry:
     )
 
 
-def _check_size(draft: Draft, data: bytes, part: str) -> None:
-    if len(data) > MAX_PAYLOAD_BYTES:
-        raise CallerError(
-            "RECORD_TOO_LARGE",
-            f"The {part} of a {draft.kind[:80]!a} record is over {MAX_PAYLOAD_BYTES} bytes.",
-            hint="Hand the large part in as a body and refer to it by digest.",
-        )
+def _too_large(draft: Draft, part: str) -> CallerError:
+    return CallerError(
+        "RECORD_TOO_LARGE",
+        f"The {part} of a {draft.kind[:80]!a} record is over {MAX_PAYLOAD_BYTES} bytes.",
+        hint="Hand the large part in as a body and refer to it by digest.",
+    )
 
 
 def decode(stored: Stored) -> Record:

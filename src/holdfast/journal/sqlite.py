@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -96,8 +96,8 @@ class SqliteJournal(Journal):
         epoch: int | None = None,
         durable: bool = True,
     ) -> Appended:
-        request = Append(check_id(stream), check_batch(records), expected_pos, epoch)
-        return await self._write(lambda stage: stage.append(request), durable=durable)
+        work = Append(check_id(stream), check_batch(records), expected_pos, epoch)
+        return await self._write(work, durable=durable)
 
     def post(
         self,
@@ -143,9 +143,8 @@ class SqliteJournal(Journal):
     async def rebuild(self) -> int:
         return await self._write(lambda stage: self._store.rebuild(stage))
 
-    async def _write(self, work: Callable[[Stage], T], *, durable: bool = True) -> T:
-        result = await self._writer.submit(work, durable=durable)
-        return result  # pyright: ignore[reportReturnType] - the writer returns what `work` returned
+    def _write(self, work: Callable[[Stage], T], *, durable: bool = True) -> Coroutine[Any, Any, T]:
+        return self._writer.submit(work, durable=durable)
 
     def _commit(self, group: Sequence[Request[Stage]], wait: bool) -> Committed:
         committed = self._store.commit(group, wait)

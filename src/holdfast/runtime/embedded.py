@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.capabilities.declare import Declared
+from holdfast.contracts import new_id
+from holdfast.gate.approvals import Approvals
+from holdfast.gate.dispatch import Callback
+from holdfast.gate.hooks import Hook
+from holdfast.gate.policy import Policy
 from holdfast.journal import Journal
 from holdfast.runtime import wiring
 from holdfast.runtime.settings import Settings
 from holdfast.shell import Shell
+from holdfast.shell.runs import Runs
+from holdfast.shell.services import Services
+from holdfast.shell.sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +31,68 @@ class Runtime:
     """The append-only truth."""
     shell: Shell
     """Code sessions."""
+    sessions: Sessions
+    """The same, to look at."""
+    runs: Runs
+    """Their runs."""
+    approvals: Approvals
+    """What waits for a person."""
+    policy: Policy
+    """The operator's rules."""
     settings: Settings
     """What is in force."""
 
 
 @asynccontextmanager
 async def open(
-    url: str | None = None, config: Mapping[str, Any] | str | Path | None = None
+    url: str | Journal | None = None,
+    config: Mapping[str, Any] | str | Path | None = None,
+    *,
+    capabilities: Sequence[Declared[..., Any]] = (),
+    hooks: Sequence[Hook] = (),
+    on_approval: Callback | None = None,
+    secrets: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Runtime]:
     """Open a journal and everything on it.
 
-    `url` is `sqlite:///path` or `memory:` (default: the journal in `$HOLDFAST_HOME`); `config` is a mapping or
-    a file instead of the nearest `holdfast.toml`.
+    `url` is `sqlite:///path` or `memory:` (default: the journal in `$HOLDFAST_HOME`), or an open journal; `config` is a mapping or
+    a file instead of the nearest `holdfast.toml`. `capabilities` can be called in every session of this runtime;
+    a process that resumes its runs needs them too. `on_approval` is asked before a run is parked. `secrets` are
+    values, by name, that must appear nowhere.
     """
     settings = Settings.load(config)
-    if url is not None:
+    if isinstance(url, str):
         journal_settings = settings.journal.model_copy(update={"url": url})
         settings = settings.model_copy(update={"journal": journal_settings})
     async with AsyncExitStack() as rest:
-        journal = wiring.open_journal(settings)
-        rest.push_async_callback(journal.close)
+        if isinstance(url, Journal):
+            journal = url
+        else:
+            journal = wiring.open_journal(settings)
+            rest.push_async_callback(journal.close)
         key = wiring.state_key(settings)
+        redactor = wiring.make_redactor(settings, secrets or {})
+        rest.enter_context(wiring.redacted_logs(redactor))
+        approvals = Approvals(journal)
+        policy = wiring.make_policy(settings)
+        asked = await rest.enter_async_context(wiring.make_hooks(settings, hooks, journal))
+        gate = wiring.make_gate(settings, journal, approvals, asked, redactor, on_approval)
         boxes = wiring.open_boxes(settings)
         for one in boxes.values():
             await rest.enter_async_context(one)
-        shell = await rest.enter_async_context(
-            Shell.open(journal, boxes, key, limits=settings.shell.limits)
+        services = Services(
+            journal=journal,
+            boxes=boxes,
+            key=key,
+            limits=settings.shell.limits,
+            gate=gate,
+            approvals=approvals,
+            policy=policy,
+            setup=settings.session,
+            tools=wiring.make_tools(capabilities, redactor),
+            owner=new_id("shell"),
         )
-        yield Runtime(journal, shell, settings)
+        shell = await rest.enter_async_context(Shell.open(services))
+        yield Runtime(
+            journal, shell, Sessions(journal), Runs(journal, shell), approvals, policy, settings
+        )

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.contracts import SessionLimits, parse
+from holdfast.contracts import Rule, SessionLimits, Setup, parse
+from holdfast.contracts.hook_config import HookConfig
 from holdfast.errors import CallerError
 
 FILE = "holdfast.toml"
@@ -38,6 +39,33 @@ class ShellSettings(_Section):
     """`[shell.limits]`: what sessions may use unless they say otherwise."""
 
 
+class PolicySettings(_Section):
+    """`[policy]`."""
+
+    rules: tuple[Rule, ...] = ()
+    """`[[policy.rules]]`: the first whose conditions hold decides; see docs/guides/policy.md."""
+
+
+class ApprovalSettings(_Section):
+    """`[approvals]`."""
+
+    inbox: bool = True
+    """Whether requests wait in the inbox; without it, and without anybody to ask, all is denied."""
+    command: tuple[str, ...] = ()
+    """A program that is asked: it reads the request as JSON, and writes a decision."""
+    timeout_ms: int = Field(default=86_400_000, ge=1)
+    """How long a person has to answer, unless a rule says otherwise."""
+    grant_ms: int | None = Field(default=None, ge=1)
+    """How long an approval for the session holds; default: as long as the session."""
+
+
+class SecretSettings(_Section):
+    """`[secrets]`."""
+
+    env: tuple[str, ...] = ()
+    """Environment variables whose values must appear nowhere: not in the journal, the output, errors or logs."""
+
+
 class Settings(_Section):
     """Everything that can be set."""
 
@@ -47,6 +75,16 @@ class Settings(_Section):
     """The journal."""
     shell: ShellSettings = ShellSettings()
     """Code sessions."""
+    session: Setup = Setup()
+    """`[session]`: what sessions are opened with unless they say otherwise."""
+    policy: PolicySettings = PolicySettings()
+    """What may pass the gate."""
+    approvals: ApprovalSettings = ApprovalSettings()
+    """Who is asked, and for how long."""
+    secrets: SecretSettings = SecretSettings()
+    """What must appear nowhere."""
+    hooks: tuple[HookConfig, ...] = ()
+    """`[[hooks]]`: programs and addresses that are asked at points of a run; see docs/guides/hooks.md."""
 
     @property
     def folder(self) -> Path:

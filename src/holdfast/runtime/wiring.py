@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
-from holdfast.contracts import Language
+from holdfast.capabilities.builtin import builtins_of
+from holdfast.capabilities.declare import Declared
+from holdfast.capabilities.load import load
+from holdfast.capabilities.registry import CapabilitySet
+from holdfast.contracts import Database, Draft, Language, Setup, digest_json
 from holdfast.errors import CallerError, OperatorError
+from holdfast.gate.approvals import Approvals
+from holdfast.gate.asking import Asking
+from holdfast.gate.broker import Broker
+from holdfast.gate.dispatch import AskFunction, Callback, Dispatcher
+from holdfast.gate.dispatch_command import AskCommand
+from holdfast.gate.executor import Toolbox
+from holdfast.gate.gate import Gate
+from holdfast.gate.guards import HOOKS, Guards
+from holdfast.gate.hooks import Hook, Hooks, configured
+from holdfast.gate.limits import Limiter
+from holdfast.gate.policy import Policy
+from holdfast.gate.redact import RedactingFilter, Redactor
 from holdfast.journal import Journal, MemoryJournal
 from holdfast.runtime.settings import Settings
 from holdfast.shell.box import Boxes
 
 KEY_BYTES = 32
+MIN_SECRET = 6
 
 
 def journal_path(settings: Settings) -> Path | None:
@@ -50,6 +71,104 @@ def open_boxes(settings: Settings) -> dict[Language, Boxes]:
     from holdfast.shell.languages.python import PythonBoxes
 
     return {Language.PYTHON: PythonBoxes(jail=settings.shell.jail)}
+
+
+def make_policy(settings: Settings) -> Policy:
+    """The operator's rules."""
+    return Policy(settings.policy.rules)
+
+
+def make_redactor(settings: Settings, secrets: Mapping[str, str]) -> Redactor:
+    """Knows every secret value that is live: those handed in, and those the settings name."""
+    redactor = Redactor()
+    for name in settings.secrets.env:
+        if value := os.environ.get(name):
+            redactor.add(name, value)
+    for name, value in secrets.items():
+        redactor.add(name, value)
+    return redactor
+
+
+def make_hooks(settings: Settings, hooks: Sequence[Hook], journal: Journal) -> Hooks:
+    """Those of the code and those of the settings."""
+
+    async def aside(drafts: list[Draft]) -> None:
+        await journal.append(HOOKS, drafts, durable=False)
+
+    return Hooks([*hooks, *configured(settings.hooks)], aside=aside)
+
+
+def make_gate(
+    settings: Settings,
+    journal: Journal,
+    approvals: Approvals,
+    hooks: Hooks,
+    redactor: Redactor,
+    on_approval: Callback | None,
+) -> Gate:
+    """The gate of a runtime."""
+    said = settings.approvals
+    dispatcher: Dispatcher | None = None
+    if on_approval is not None:
+        dispatcher = AskFunction(on_approval)
+    elif said.command:
+        dispatcher = AskCommand(said.command)
+    guards = Guards(journal, hooks)
+    broker = Broker(approvals, dispatcher, inbox=said.inbox, grant_ms=said.grant_ms)
+    asking = Asking(approvals, broker, guards, timeout_ms=said.timeout_ms)
+    return Gate(
+        journal,
+        asking=asking,
+        guards=guards,
+        limiter=Limiter(approvals.now),
+        redactor=redactor,
+    )
+
+
+def make_tools(
+    given: Sequence[Declared[..., Any]], redactor: Redactor
+) -> Callable[[Setup], Toolbox]:
+    """What a session may call: what this process was given, and what its setup names. Made once for each setup."""
+    made: dict[str, CapabilitySet] = {}
+
+    def tools(setup: Setup) -> CapabilitySet:
+        key = digest_json(setup.model_dump(mode="json"))
+        found = made.get(key)
+        if found is None:
+            named = [one for reference in setup.capabilities for one in load(reference)]
+            found = made[key] = CapabilitySet(*_once([*given, *named]), *builtins_of(setup))
+            for database in setup.databases:
+                _hide_password(database, redactor)
+        return found
+
+    return tools
+
+
+@contextmanager
+def redacted_logs(redactor: Redactor) -> Generator[None]:
+    """Nothing that is logged while this is open holds a live secret."""
+    cleaning = RedactingFilter(redactor)
+    handlers = logging.getLogger().handlers
+    logging.getLogger("holdfast").addFilter(cleaning)
+    for handler in handlers:
+        handler.addFilter(cleaning)
+    try:
+        yield
+    finally:
+        logging.getLogger("holdfast").removeFilter(cleaning)
+        for handler in handlers:
+            handler.removeFilter(cleaning)
+
+
+def _once(found: Sequence[Declared[..., Any]]) -> list[Declared[..., Any]]:
+    """Each of them once, though it was named twice."""
+    return [*{id(one): one for one in found}.values()]
+
+
+def _hide_password(database: Database, redactor: Redactor) -> None:
+    password = urlsplit(os.path.expandvars(database.url)).password
+    if password and len(password) >= MIN_SECRET:
+        redactor.add(f"database.{database.name}", password)
 
 
 def key_path(settings: Settings) -> Path | None:

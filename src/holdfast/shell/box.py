@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, Protocol, Self, TypeAlias
+
+from pydantic import Field, JsonValue
 
 from holdfast.contracts import (
     Diagnostic,
@@ -19,7 +22,9 @@ from holdfast.contracts import (
     Metrics,
     RunStatus,
     SessionLimits,
+    Span,
 )
+from holdfast.contracts._base import Told
 
 Call: TypeAlias = Callable[..., Json]
 """What answers a function the code may call. It is called in a thread of the engine, not in the event loop; one
@@ -48,12 +53,91 @@ class Ran:
     """Present exactly when `status` is not `ok`."""
     diagnostics: tuple[Diagnostic, ...]
     """The error once more, and warnings."""
-    calls: tuple[ExternalCallRecord, ...]
-    """Every call out of the box, in order."""
+    calls: tuple[tuple[int, ExternalCallRecord], ...]
+    """Every call that the box answered itself, with its number among all calls of the run. The caller knows
+    about those it answered."""
     metrics: Metrics
     """What it used."""
     state_kept: bool
     """Whether what the code changed so far stays. If not, the box is dead: close it and open another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A call out of the box that only the host can answer."""
+
+    id: int
+    """Its number among all calls of this run; the same when the same code is run again with the same answers."""
+    name: str
+    """The capability."""
+    args: tuple[Json, ...]
+    """Positional arguments, as JSON."""
+    kwargs: Mapping[str, Json]
+    """Keyword arguments, as JSON."""
+    span: Span | None
+    """Where in the code."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtCall:
+    """The code stands at a call. Answer with `Gave` or `Raised`; if it was declared awaited, also with `Later`."""
+
+    call: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class AtAwait:
+    """Every branch of the code awaits a call that was answered with `Later`. Answer one of them."""
+
+    ids: frozenset[int]
+    """Every call that was answered with `Later` and not yet for good, by `Wanted.id`; also those that no branch
+    awaits just now. Answering one of these is harmless: the code then stands here again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gave:
+    """The call gave a value."""
+
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The call failed: the code sees an exception, and may catch it. Uncaught, the run ends with `error`."""
+
+    error: ErrorObject
+    """`PERMISSION_DENIED` and `TIMEOUT_TOOL` end the run as what they are, any other as `TOOL_ERROR`."""
+    kind: str | None = None
+    """The built-in exception the code sees; default: by the error's code, else `RuntimeError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The call is under way; the code goes on until it awaits it."""
+
+
+Answer: TypeAlias = Gave | Raised | Later
+Stop: TypeAlias = "AtCall | AtAwait | Ran"
+"""Where a run has come to: it stands, or it has ended."""
+
+
+class Progress(Told):
+    """What a run has used and said up to where it stands: kept beside a dump, for `Boxes.reopen`."""
+
+    cpu_ms: float = 0
+    """Computing time used."""
+    stdout: str = ""
+    """What it printed."""
+    stderr: str = ""
+    """What it printed there."""
+    calls: int = 0
+    """Calls out of the box so far, of every kind."""
+    own: tuple[tuple[int, ExternalCallRecord], ...] = ()
+    """Calls that the box answered itself, with their numbers."""
+    raised: tuple[tuple[str, ErrorObject], ...] = ()
+    """What the code was told went wrong, by the message it saw."""
+    engine: dict[str, JsonValue] = Field(default_factory=dict)
+    """What only the engine understands."""
 
 
 class Box(Protocol):
@@ -73,18 +157,39 @@ class Box(Protocol):
         inputs: Mapping[str, Json],
         limits: SessionLimits,
         names: Mapping[str, Call],
+        outside: Mapping[str, bool] = MappingProxyType({}),
         meanwhile: Meanwhile | None = None,
-    ) -> Ran:
-        """Run code and wait for its end.
+    ) -> Stop:
+        """Run code until it ends, or stands at a call that the host must answer.
 
-        `inputs` become variables, `names` the functions it can call. `meanwhile` is awaited while the engine
-        computes, and has ended before this returns; if it raises, the run is stopped and the box is dead.
-        A cancelled run kills the box's process before this raises.
+        `inputs` become variables, `names` the functions the box answers itself. `outside` are the capabilities,
+        and whether code awaits them; without any, the run always ends here, and faster. `meanwhile` is awaited
+        while the engine computes, and has ended before this returns; if it raises, the run is stopped and the
+        box is dead. A cancelled run kills the box's process before this raises.
+
+        The limits are enforced over the whole run. Of `wall_ms` the box sees only the time it computes: the caller
+        says with `resume` how much of it is left, and calls `stop` when it runs out while nothing computes.
         """
         ...
 
+    async def resume(
+        self, answer: Answer, *, id: int | None = None, wall_ms: float | None = None
+    ) -> Stop:
+        """Answer the call the code stands at or, with `id`, one of those it awaits; go on until the next stop."""
+        ...
+
+    async def stop(self, error: ErrorObject) -> Ran:
+        """End a run that stands at a call, as what `error` says. The box is dead after it."""
+        ...
+
+    def progress(self) -> Progress:
+        """What the run that stands has used and said so far."""
+        ...
+
     async def dump(self) -> bytes:
-        """The state between runs, for `Boxes.open`. Not authenticated: whoever stores it has to.
+        """The state, between runs (for `Boxes.open`) or while a run stands (for `Boxes.reopen`).
+
+        Not authenticated: whoever stores it has to.
 
         The engine needs about as much memory again to write it down, within `memory_mb`. Where that is too
         much, this raises `MEMORY_EXCEEDED` and the box is dead.
@@ -117,6 +222,33 @@ class Boxes(Protocol):
         """
         ...
 
-    async def validate(self, code: str) -> tuple[Diagnostic, ...]:
-        """What is wrong with the code, found without running any of it."""
+    async def reopen(
+        self,
+        limits: SessionLimits,
+        state: bytes,
+        progress: Progress,
+        *,
+        code: str,
+        run_limits: SessionLimits,
+        names: Mapping[str, Call],
+        outside: Mapping[str, bool],
+        inputs: Mapping[str, Json],
+    ) -> tuple[Box, AtCall | AtAwait]:
+        """A box whose run stands where it stood when `state` was dumped, in this or another process.
+
+        Everything but `state` and `progress` is what `run` was given. Raises as `open` does.
+        """
+        ...
+
+    async def validate(
+        self, code: str, *, stubs: str = "", known: frozenset[str] = frozenset()
+    ) -> tuple[Diagnostic, ...]:
+        """What is wrong with the code, found without running any of it.
+
+        `stubs` declare the capabilities; `known` are the variables of the session and the inputs.
+        """
+        ...
+
+    def binds(self, code: str) -> frozenset[str]:
+        """The top-level names that running the code may define."""
         ...

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.contracts import Capability, Json, SessionLimits
 from holdfast.errors import ModelError
+from holdfast.gate.executor import Toolbox
+from holdfast.gate.policy import Policy
+
+_DENIED: list[Json] = ["clock", "environment", "files", "network", "processes", "randomness"]
 
 
 def discovery(
-    capabilities: Sequence[Capability], limits: SessionLimits
+    toolbox: Toolbox, policy: Policy, limits: SessionLimits
 ) -> Mapping[str, Callable[..., Json]]:
     """The four built-in functions over what this session may call and use."""
-    by_name = {one.name: one for one in capabilities}
 
     def list_tools() -> Json:
-        return [_line(one) for one in capabilities]
+        return [_line(one) for one in toolbox.all()]
 
     def describe_tool(name: str) -> Json:
-        found = by_name.get(name)
+        found = toolbox.get(str(name))
         if found is None:
             raise ModelError(
                 "UNKNOWN_TOOL",
                 f"There is no capability {str(name)[:80]!r} in this session.",
                 hint="list_tools() names those there are.",
             )
-        return found.model_dump(mode="json")
+        told: dict[str, Json] = found.capability.model_dump(mode="json")
+        return {**told, "stub": toolbox.stubs([found.capability.name])}
 
     def search_tools(query: str) -> Json:
-        words = str(query).lower().split()
-        found = [one for one in capabilities if _mentions(one, words)]
-        return [_line(one) for one in found]
+        return [_line(one) for one in toolbox.search(str(query))]
 
     def current_policy() -> Json:
         told: dict[str, Json] = {
             "limits": limits.model_dump(mode="json"),
-            "capabilities": [*sorted(by_name)],
-            "denied": ["clock", "environment", "files", "network", "processes", "randomness"],
+            "capabilities": [one.name for one in toolbox.all()],
+            "denied": _DENIED,
+            "policy": policy.describe(),
         }
         return told
 
@@ -51,8 +54,3 @@ def discovery(
 
 def _line(one: Capability) -> dict[str, Any]:
     return {"name": one.name, "description": one.description, "side_effect": one.side_effect.value}
-
-
-def _mentions(one: Capability, words: Sequence[str]) -> bool:
-    text = f"{one.name} {one.description}".lower()
-    return all(word in text for word in words)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.errors import Conflict, NotFound
+from holdfast.contracts import Diagnostic, ErrorObject, Metrics, RunStatus
+from holdfast.errors import CODES, Conflict, NotFound
+from holdfast.shell.box import Ran
 
 
 def busy(session_id: str) -> Conflict:
@@ -21,3 +23,19 @@ def not_found(session_id: str) -> NotFound:
         f"There is no session `{session_id}`.",
         hint="`holdfast session list` names those there are.",
     )
+
+
+def run_open(session_id: str, run_id: str) -> Conflict:
+    """The refusal of a run while another one stands."""
+    return Conflict(
+        "RUN_OPEN",
+        f"Run `{run_id}` of session `{session_id}` is not over: it waits, or was interrupted.",
+        hint=f"`holdfast runs show {run_id}` tells what it waits for; resume it, or cancel it.",
+    )
+
+
+def hook_stopped(error: ErrorObject) -> Ran:
+    """The end of a run that a hook stopped."""
+    status = RunStatus(CODES[error.code].status or "interrupted")
+    found = (Diagnostic.error(error),)
+    return Ran(status, None, "", "", error, found, (), Metrics(), state_kept=False)

@@ -20,10 +20,17 @@ from holdfast.contracts import (
     canonical_json,
 )
 from holdfast.errors import CallerError, OperatorError
+from holdfast.gate.crossing import Desk
+from holdfast.gate.executor import Toolbox
+from holdfast.gate.past import Pasts
 from holdfast.journal import Journal
-from holdfast.shell.box import Box, Boxes
+from holdfast.journal.pen import Pen
+from holdfast.shell.box import Box, Boxes, Ran
 from holdfast.shell.discovery import discovery
-from holdfast.shell.snapshot import unpack
+from holdfast.shell.drive import Clock, Drive, Parked
+from holdfast.shell.recorded import Recorded
+from holdfast.shell.services import Services, setup_of
+from holdfast.shell.snapshot import Snapshot, unpack
 
 _PATIENCE = 10
 """A replay may take this many times longer than the run: the machine may be slower, or busier."""
@@ -44,6 +51,8 @@ class Restored(NamedTuple):
     """The saved state it was made from."""
     warning: Diagnostic | None
     """What whoever runs next should know: a saved state was not to be trusted."""
+    names: set[str]
+    """The variables and functions in it."""
 
 
 class Past(NamedTuple):
@@ -56,55 +65,104 @@ class Past(NamedTuple):
     status: str
     result: Any
     """The recorded `RunResult`, or `None` when its body was erased."""
-
-
-async def unfinished(journal: Journal, session_id: str) -> list[str]:
-    """The runs of a session that have a start on record but no end."""
-    found = await journal.rows("runs", tag="active", limit=1_000_000)
-    return [row.key for row in found if row.value["session_id"] == session_id]
+    pasts: Pasts
+    """Its calls, and what they gave."""
 
 
 async def restore(
-    journal: Journal, boxes: Boxes, key: bytes, *, session_id: str, limits: SessionLimits
+    services: Services,
+    boxes: Boxes,
+    *,
+    session_id: str,
+    limits: SessionLimits,
+    upto: int | None = None,
 ) -> Restored:
-    """A box in the session's recorded state, with `limits` built in."""
+    """A box in the session's recorded state, or as it was after position `upto`, with `limits` built in."""
+    journal = services.journal
     row = await journal.row("sessions", session_id)
     if row is None or row["status"] != "open":
-        return Restored(await boxes.open(limits), 0.0, 0, None, None)
-    created, saved_at = int(str(row["created_pos"])), int(str(row["state_pos"]))
-    found = await _saved(journal, session_id, saved_at, limits)
-    state, warning = None, None
-    if found is not None:
-        state, warning = await _unseal(journal, key, found, session_id, boxes.engine)
-    box = await boxes.open(limits, state)
-    after = created if state is None else saved_at
-    debt_ms, runs = 0.0, 0
+        return Restored(await boxes.open(limits), 0.0, 0, None, None, set())
+    base = int(str(row.get("base_pos", row["created_pos"])))
+    saved_at = int(str(row["state_pos"]))
+    if upto is not None:
+        base, saved_at = await _before(journal, session_id, int(str(row["created_pos"])), upto)
+    start = await _start(services, boxes, session_id, (saved_at, base), limits)
+    box = await boxes.open(limits, start.state)
+    debt_ms, runs, names = 0.0, 0, set(start.names)
+    toolbox = services.tools(setup_of(services, row))
     try:
         own = SessionLimits.model_validate(row["limits"])
-        async for past in history(journal, session_id, own, after=after):
-            debt_ms += await _again(box, past)
+        async for past in history(journal, session_id, own, after=start.pos, upto=upto):
+            debt_ms += await _again(services, box, past, toolbox, session_id)
+            names |= boxes.binds(past.code)
             runs += 1
     except BaseException:
         await box.close()
         raise
-    return Restored(box, debt_ms, runs, found, warning)
+    return Restored(box, debt_ms, runs, start.digest, start.warning, names)
 
 
-async def _saved(journal: Journal, session_id: str, pos: int, limits: SessionLimits) -> str | None:
-    """The digest of the saved state at `pos`, if there is one with these limits in it."""
-    record = await anext(journal.read(session_id, after=pos - 1, limit=1))
-    if record.kind != "session_state" or not _fits(record, limits):
-        return None
-    return str(record.payload["state"])
+class _Start(NamedTuple):
+    """What to replay from."""
+
+    pos: int
+    state: bytes | None
+    digest: str | None
+    """The saved state, if a newer one may replace it."""
+    names: tuple[str, ...]
+    warning: Diagnostic | None
+
+
+async def _before(journal: Journal, session_id: str, created: int, upto: int) -> tuple[int, int]:
+    """The last base and the last saved state up to a position."""
+    base = saved = created
+    async for record in journal.read(session_id, after=created):
+        if record.pos > upto:
+            break
+        if record.kind == "session_state":
+            saved = record.pos
+            if record.payload.get("reason", "saved") != "saved":
+                base = record.pos
+    return base, saved
+
+
+async def _start(
+    services: Services,
+    boxes: Boxes,
+    session_id: str,
+    candidates: tuple[int, int],
+    limits: SessionLimits,
+) -> _Start:
+    """The newest state that can be used; what was put into the session by hand can't be replayed."""
+    warning: Diagnostic | None = None
+    for pos in candidates:
+        record = await anext(services.journal.read(session_id, after=pos - 1, limit=1))
+        if record.kind != "session_state":
+            return _Start(pos, None, None, (), warning)
+        reason = record.payload.get("reason", "saved")
+        digest = str(record.payload["state"])
+        if _fits(record, limits):
+            found, why = await _unseal(services, digest, session_id, boxes.engine)
+            warning = warning or why
+            if found is not None:
+                kept = digest if reason == "saved" else None
+                return _Start(pos, found.state, kept, found.names, warning)
+        if reason == "reset":
+            return _Start(pos, None, None, (), warning)
+    raise CallerError(
+        "SNAPSHOT_CORRUPT",
+        f"What was put into session `{session_id}` can't be loaded; nothing was run.",
+        hint="Restore it again, with the limits and the engine it was taken with.",
+    )
 
 
 async def _unseal(
-    journal: Journal, key: bytes, digest: str, session_id: str, engine: str
-) -> tuple[bytes | None, Diagnostic | None]:
+    services: Services, digest: str, session_id: str, engine: str
+) -> tuple[Snapshot | None, Diagnostic | None]:
     """The saved state, or `None` when it is gone, of another engine, or not ours: the code is still there."""
     try:
-        sealed = await journal.content(digest)
-        return unpack(key, sealed, session_id=session_id, engine=engine), None
+        sealed = await services.journal.content(digest)
+        return unpack(services.key, sealed, session_id=session_id, engine=engine), None
     except CallerError as why:
         if why.code != "SNAPSHOT_CORRUPT":
             return None, None
@@ -124,22 +182,33 @@ def _fits(record: Record, limits: SessionLimits) -> bool:
 
 
 async def history(
-    journal: Journal, session_id: str, own: SessionLimits, *, after: int
+    journal: Journal,
+    session_id: str,
+    own: SessionLimits,
+    *,
+    after: int,
+    upto: int | None = None,
 ) -> AsyncGenerator[Past]:
     """Every recorded run after a position that left its mark on the session, in order."""
     starts: dict[str, Started] = {}
+    calls: dict[str, Pasts] = {}
     async for record in journal.read(session_id, after=after):
+        if upto is not None and record.pos > upto:
+            return
         run_id = record.run_id or ""
         if record.kind == "run_started":
-            starts[run_id] = record.payload
+            starts[run_id], calls[run_id] = record.payload, Pasts()
         elif record.kind == "run_completed" or record.payload.get("state_kept") is True:
             start = record.payload.get("start") or starts.pop(run_id, None)
             if isinstance(start, dict):
-                yield await _past(journal, run_id, start, record, own)
+                pasts = calls.pop(run_id, None) or Pasts()
+                yield await _past(journal, run_id, start, record, own, pasts)
+        elif run_id in calls:
+            calls[run_id].add(record)
 
 
 async def _past(
-    journal: Journal, run_id: str, said: Started, end: Record, own: SessionLimits
+    journal: Journal, run_id: str, said: Started, end: Record, own: SessionLimits, pasts: Pasts
 ) -> Past:
     inputs = said.get("inputs")
     return Past(
@@ -149,6 +218,7 @@ async def _past(
         SessionLimits.model_validate(said["limits"]) if said.get("limits") else own,
         str(end.payload.get("status", "ok")),
         await _recorded(journal, end),
+        pasts,
     )
 
 
@@ -159,7 +229,9 @@ async def _recorded(journal: Journal, end: Record) -> Any:
         return None
 
 
-async def _again(box: Box, past: Past) -> float:
+async def _again(
+    services: Services, box: Box, past: Past, toolbox: Toolbox, session_id: str
+) -> float:
     """Run it again and compare; milliseconds it took."""
     limits = past.limits.model_copy(
         update={
@@ -169,9 +241,7 @@ async def _again(box: Box, past: Past) -> float:
             "max_stack_depth": box.limits.max_stack_depth,
         }
     )
-    ran = await box.run(
-        past.code, inputs=past.inputs, limits=limits, names=discovery((), past.limits)
-    )
+    ran = await rerun(services, box, past, limits, toolbox, session_id)
     same = ran.status.value == past.status
     if not same and ran.status is RunStatus.RESOURCE_EXHAUSTED:
         raise CallerError(
@@ -189,3 +259,44 @@ async def _again(box: Box, past: Past) -> float:
             hint="The engine changed, or the journal did: run `holdfast journal verify`.",
         )
     return ran.metrics.duration_ms
+
+
+async def rerun(
+    services: Services,
+    box: Box,
+    past: Past,
+    limits: SessionLimits,
+    toolbox: Toolbox,
+    session_id: str,
+) -> Ran:
+    """Run recorded code again; its calls are answered from the record, and none is made."""
+    outside = {one.name: one.asynchronous for one in toolbox.all()}
+    for call in past.pasts.calls.values():
+        if call.intent is not None:
+            outside[call.name] = call.intent.awaited
+    desk = Desk(
+        session_id=session_id,
+        run_id=past.run_id,
+        pen=Pen(services.journal, session_id, services.owner),
+        toolbox=toolbox,
+        policy=services.policy,
+    )
+    drive = Drive(
+        box=box,
+        performs=Recorded(services.journal),
+        desk=desk,
+        pasts=past.pasts,
+        clock=Clock(limits.wall_ms),
+        awaited=lambda name: outside.get(name, False),
+    )
+    first = box.run(
+        past.code,
+        inputs=past.inputs,
+        limits=limits,
+        names=discovery(toolbox, services.policy, past.limits),
+        outside=outside,
+    )
+    ran = await drive.go(first)
+    if isinstance(ran, Parked):
+        raise OperatorError("REPLAY_MISMATCH", f"Run `{past.run_id}` does not come to its end.")
+    return ran

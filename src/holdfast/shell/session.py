@@ -1,20 +1,15 @@
-"""One live session in this process: a box, the lease on its stream, and where the stream stands.
+"""One live session in this process: a box, the pen of its stream, and what it may call.
 
-The journal holds all it takes to make the box again: the last saved state and, after it, the code and inputs of
-every run. So a box may be thrown away at any time, and saving its state after every run is not necessary: the
-state is saved when replaying what is not in it would cost more than `DEBT_MS`, and when the session is closed.
+The journal holds all it takes to make the box again: the last saved state and, after it, the code, the inputs and
+the answers of every run. So a box may be thrown away at any time, and saving its state after every run is not
+necessary: it is saved when replaying what is not in it would cost more than `DEBT_MS`, and when the session is closed.
 
-A run of code that touched nothing outside needs no sync, and no waiting: its records are handed to the journal
-before the caller gets the answer, and are written a moment later. They keep their order, so whatever is on record
-after them proves them too; a process that is killed in that very moment loses a computation, never an effect.
-Whoever wants to wait for the disk says `durable`. A run that takes longer than `LATE` has its start handed in while
-it computes, so that it leaves a trace if the machine dies with it.
+How one run goes is in `running.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import monotonic
 
 import anyio
@@ -23,221 +18,243 @@ from holdfast.contracts import (
     Body,
     Diagnostic,
     Draft,
+    Language,
     RunRequest,
     RunResult,
     SessionLimits,
+    Setup,
 )
-from holdfast.contracts.payload import SessionDestroyed, SessionState
+from holdfast.contracts.payload import (
+    SessionCreated,
+    SessionDestroyed,
+    SessionOpened,
+    SessionState,
+)
 from holdfast.errors import CallerError, Conflict, HoldfastError, LeaseHeld
-from holdfast.journal import Journal, Lease
-from holdfast.shell.box import Box, Boxes, Call, Ran
+from holdfast.gate.executor import Toolbox
+from holdfast.gate.past import pasts_of
+from holdfast.gate.policy import Policy
+from holdfast.journal.pen import Pen
+from holdfast.shell.box import Box, Boxes, Call
 from holdfast.shell.discovery import discovery
-from holdfast.shell.refusals import busy, not_found
-from holdfast.shell.replay import restore, unfinished
+from holdfast.shell.drive import CancelMode
+from holdfast.shell.refusals import busy, not_found, run_open
+from holdfast.shell.replay import restore
+from holdfast.shell.running import Runner
+from holdfast.shell.services import Services, setup_of
 from holdfast.shell.snapshot import Snapshot, pack
-from holdfast.shell.story import Story, failed, interrupted, result_of
-
-LEASE_MS = 3000
-"""How long a lease lasts unless it is renewed; what a dead process can hold a session up."""
-
-DEBT_MS = 100
-DEBT_RUNS = 512
-"""The state is saved once this much, or this many runs, would have to be replayed."""
-
-LOST = -1
-"""The position of a stream we no longer know: look before the next run."""
-
-LATE = 0.001
-"""Seconds after which the start of a run is handed in without waiting for its end."""
-
-_POLL = 0.02
-_MARGIN = LEASE_MS / 2000
+from holdfast.shell.story import interrupted
 
 
 class Session:
     """A session as this process holds it. `Shell` makes one for each id it meets."""
 
-    def __init__(
-        self,
-        id_: str,
-        journal: Journal,
-        boxes: Boxes,
-        key: bytes,
-        *,
-        owner: str,
-        defaults: SessionLimits,
-    ) -> None:
+    def __init__(self, id_: str, services: Services, language: Language) -> None:
         self.id = id_
         self.used = monotonic()
         self.busy = False
-        self._journal = journal
-        self._boxes = boxes
-        self._key = key
-        self._owner = owner
-        self._defaults = defaults
+        self.services = services
+        self.language = language
+        self.pen = Pen(services.journal, id_, services.owner)
+        self.limits: SessionLimits | None = None
+        """The session's own; `None` while it is not on record."""
+        self.setup = services.setup
+        self.toolbox: Toolbox = services.tools(services.setup)
+        self.policy: Policy = services.policy.within(services.setup.rules)
+        self.box: Box | None = None
+        self.names: set[str] = set()
+        """The variables and functions its code may have defined."""
+        self.debt_ms = 0.0
+        self.debt_runs = 0
+        self.warning: Diagnostic | None = None
+        self.open_run: str | None = None
+        """A run that waits, or that died with its process after it had called out."""
+        self._runner = Runner(self)
         self._turn = anyio.Lock()
-        self._lease: Lease | None = None
-        self._fresh_until = 0.0
-        self._pos = LOST
-        self._limits: SessionLimits | None = None
-        self._box: Box | None = None
-        self._debt_ms = 0.0
-        self._debt_runs = 0
         self._state: str | None = None
-        self._warning: Diagnostic | None = None
-        self._failure: BaseException | None = None
-        self._named: tuple[SessionLimits, Mapping[str, Call]] | None = None
+        self._named: tuple[SessionLimits, Toolbox, Mapping[str, Call]] | None = None
+
+    @property
+    def boxes(self) -> Boxes:
+        """The engine of its language."""
+        return self.services.boxes[self.language]
 
     # -- operations -----------------------------------------------------------------------------------
 
-    async def run(self, request: RunRequest, *, wait_ms: int, durable: bool) -> RunResult:
+    async def run(
+        self,
+        request: RunRequest,
+        *,
+        wait_ms: int,
+        durable: bool,
+        setup: Setup | None = None,
+        actor: str | None = None,
+    ) -> RunResult:
         """Run code and record it; with `durable`, the record is on disk when this returns."""
-        await self._enter(wait_ms)
-        try:
-            return await self._run(request, durable=durable)
-        except BaseException:
-            # Whatever went wrong, box and journal may disagree now: make the box again next time.
-            with anyio.CancelScope(shield=True):
-                await self._drop()
-            self._pos = LOST
-            raise
-        finally:
-            self._leave()
+        async with _Turn(self, wait_ms):
+            if self.open_run is not None:
+                raise run_open(self.id, self.open_run)
+            await self._fit(setup)
+            return await self._runner.run(request, durable=durable, actor=actor)
 
-    async def destroy(self, *, wait_ms: int) -> None:
+    async def resume(
+        self, run_id: str, *, wait_ms: int, durable: bool, setup: Setup | None = None
+    ) -> RunResult:
+        """Go on with a run that stands; one that still waits is left as it is."""
+        async with _Turn(self, wait_ms, resumes=run_id):
+            await self._fit(setup)
+            return await self._runner.resume(run_id, durable=durable)
+
+    async def abandon(self, run_id: str, *, wait_ms: int, reason: str | None) -> None:
+        """Cancel a run that stands."""
+        async with _Turn(self, wait_ms):
+            if self.open_run == run_id:
+                await self._runner.abandon(run_id, reason)
+                self.open_run = None
+
+    async def record(self, drafts: list[Draft], *, wait_ms: int) -> None:
+        """Append to its stream while nothing runs in it."""
+        async with _Turn(self, wait_ms):
+            await self.pen.append(drafts, durable=True)
+
+    def cancel(self, mode: CancelMode, run_id: str | None = None) -> bool:
+        """Stop what runs here now; False when nothing does."""
+        return self._runner.cancel(mode, run_id)
+
+    async def destroy(self, *, wait_ms: int, reason: str = "asked") -> None:
         """End the session: nothing runs in it any more, and its bodies may be erased."""
-        await self._enter(wait_ms)
-        try:
-            if self._limits is None:
+        async with _Turn(self, wait_ms):
+            if self.limits is None:
                 raise not_found(self.id)
-            await self._append([Draft.of(SessionDestroyed(reason="asked"))], durable=True)
-            self._limits = None
-            await self._drop()
-        finally:
-            self._leave()
+            if self.open_run is not None:
+                await self._runner.abandon(self.open_run, reason)
+            await self.pen.append([Draft.of(SessionDestroyed(reason=reason))], durable=True)
+            self.limits, self.open_run = None, None
+            await self.drop()
         await self.close()
+
+    async def snapshot(self, *, wait_ms: int) -> Snapshot:
+        """What is in the session, as it would leave it."""
+        async with _Turn(self, wait_ms):
+            if self.limits is None:
+                raise not_found(self.id)
+            await self._fit(None)
+            box = await self.ready(self.limits)
+            state = await box.dump()
+            return Snapshot(
+                self.id,
+                self.boxes.engine,
+                state,
+                limits=box.limits.model_dump(mode="json"),
+                names=tuple(sorted(self.names)),
+                capabilities={one.name: one.digest for one in self.toolbox.all()},
+                pending={"run_id": self.open_run} if self.open_run else None,
+            )
+
+    async def put(
+        self,
+        snapshot: Snapshot | None,
+        *,
+        reason: str,
+        origin: str | None = None,
+        setup: Setup | None = None,
+        wait_ms: int,
+    ) -> None:
+        """Replace what is in the session, or make it with this in it; `None` empties it."""
+        async with _Turn(self, wait_ms):
+            if self.open_run is not None:
+                raise run_open(self.id, self.open_run)
+            limits = self.limits or self.defaults(setup)
+            drafts: list[Draft] = []
+            if self.limits is None:
+                created = SessionCreated(
+                    language=self.language,
+                    limits=limits,
+                    engine=self.boxes.engine,
+                    setup=setup,
+                )
+                drafts.append(Draft.of(created))
+            await self.drop()
+            inside = limits
+            if snapshot is None:
+                self.box = await self.boxes.open(limits)
+                snapshot = Snapshot(self.id, self.boxes.engine, await self.box.dump())
+            else:
+                if snapshot.limits is not None:
+                    inside = SessionLimits.model_validate(snapshot.limits)
+                self.box = await self.boxes.open(inside, snapshot.state)
+            self.names = set(snapshot.names)
+            drafts.append(self._saved(snapshot.state, inside, reason=reason, origin=origin))
+            await self.pen.append(drafts, durable=True)
+            self.limits = limits
+            self.debt_ms, self.debt_runs, self._state = 0.0, 0, None
+            if setup is not None:
+                self._use(setup)
 
     async def close(self) -> None:
         """Save what would have to be replayed, and give box and lease back; raises what could not be recorded."""
         async with self._turn:
-            failure, self._failure = self._failure, None
-            if self._box is not None and self._debt_runs and failure is None:
+            failure: BaseException | None = None
+            try:
+                self.pen.raise_failure()
+            except Exception as why:  # noqa: BLE001 - raised below, once everything is given back
+                failure = why
+            if self.box is not None and self.debt_runs and failure is None:
                 try:
-                    await self._take(
-                        monotonic()
-                    )  # may find that the box is out of date, and drop it
-                    await self._save()
+                    # It may turn out that the box is out of date; then it is dropped.
+                    await self._take(monotonic())
+                    await self.save()
                 except Conflict:
                     pass  # somebody else has the session by now; the journal has our runs
-            await self._drop()
-            await self._let_go()
+            await self.drop()
+            await self.pen.release()
             if failure is not None:
                 raise failure
 
     async def keep(self, *, idle_after: float) -> None:
         """Called now and then: renew the lease while a run is under way, give it back when idle."""
-        lease = self._lease
-        if lease is None:
-            return
         if self.busy:
-            try:
-                fresh_until = monotonic() + LEASE_MS / 1000
-                await self._journal.renew(lease, ttl_ms=LEASE_MS)
-                self._fresh_until = fresh_until
-            except Conflict:
-                self._lease = None  # the run can't be recorded any more and will be told so
-        elif monotonic() - self.used > idle_after and not self._turn.locked():
+            await self.pen.renew()
+            await self._runner.look_for_cancel()
+        elif self.pen.held and monotonic() - self.used > idle_after and not self._turn.locked():
             async with self._turn:
-                await self._let_go()
+                await self.pen.release()
 
-    # -- one run --------------------------------------------------------------------------------------
+    # -- what it may call -----------------------------------------------------------------------------
 
-    async def _run(self, request: RunRequest, *, durable: bool) -> RunResult:
-        limits = self._limits_of(request)
-        try:
-            box = await self._ready(limits)
-        except CallerError as refusal:
-            if refusal.status is None:
-                raise
-            return failed(refusal)
-        story: Story | None = None
-        late: asyncio.TimerHandle | None = None
+    def defaults(self, setup: Setup | None = None) -> SessionLimits:
+        """The limits of a session that is opened like this."""
+        setup = setup or self.setup
+        return setup.limits or self.services.limits
 
-        async def meanwhile() -> None:
-            nonlocal story, late
-            story = self._story(request, limits)
-            late = asyncio.get_running_loop().call_later(LATE, self._tell, story)
+    async def _fit(self, setup: Setup | None) -> None:
+        """Open it with `setup`, if that is another than it has; what it is opened with is on record."""
+        if setup is None or setup == self.setup:
+            return
+        self._use(setup)
+        if self.limits is not None:
+            await self.pen.append([Draft.of(SessionOpened(setup=setup))])
 
-        try:
-            ran = await box.run(
-                request.code,
-                inputs=request.inputs,
-                limits=limits,
-                names=self._names(limits),
-                meanwhile=meanwhile,
-            )
-        except anyio.get_cancelled_exc_class():
-            if story is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._append(story.cancelled())
-            raise
-        except CallerError as refusal:
-            if story is not None or refusal.status is None:
-                raise
-            return failed(refusal)  # a bad request: nothing ran, nothing is recorded
-        finally:
-            if late is not None:
-                late.cancel()
-        story = story or self._story(request, limits)
-        return await self._ended(story, ran, save=request.return_snapshot, durable=durable)
+    def _use(self, setup: Setup) -> None:
+        self.toolbox = self.services.tools(setup)
+        self.policy = self.services.policy.within(setup.rules)
+        self.setup = setup
+        self._named = None
 
-    def _story(self, request: RunRequest, limits: SessionLimits) -> Story:
-        return Story(
-            request,
-            limits,
-            session_limits=self._limits or self._defaults,
-            creates=self._limits is None,
-            engine=self._boxes.engine,
-        )
+    def discovery(self, limits: SessionLimits) -> Mapping[str, Call]:
+        """What the code can ask about its box; made again only when what it tells changes."""
+        if self._named is None or self._named[0] != limits or self._named[1] is not self.toolbox:
+            found = discovery(self.toolbox, self.policy, limits)
+            self._named = (limits, self.toolbox, found)
+        return self._named[2]
 
-    def _names(self, limits: SessionLimits) -> Mapping[str, Call]:
-        """What the code can call; made again only when the limits it tells about change."""
-        if self._named is None or self._named[0] != limits:
-            self._named = (limits, discovery((), limits))
-        return self._named[1]
+    def outside(self) -> dict[str, bool]:
+        """What the code can call, and whether it awaits it."""
+        return {one.name: one.asynchronous for one in self.toolbox.all()}
 
-    def _tell(self, story: Story) -> None:
-        """Hand in that a run has started. Called by a timer: what goes wrong is told to whoever runs next."""
-        drafts = story.start()
-        try:
-            self._post(len(drafts), lambda: drafts)
-            self._limits = self._limits or story.session_limits
-        except HoldfastError as failure:
-            self._failure = failure
+    # -- the turn -------------------------------------------------------------------------------------
 
-    async def _ended(self, story: Story, ran: Ran, *, save: bool, durable: bool) -> RunResult:
-        self._raise_failure()
-        self._debt_ms += ran.metrics.duration_ms
-        self._debt_runs += 1
-        result = result_of(story.run_id, ran, self._warning)
-        self._warning = None
-        due = save or self._debt_runs >= DEBT_RUNS or self._debt_ms >= DEBT_MS
-        if not ran.state_kept:
-            await self._drop()
-        if durable or (ran.state_kept and due):
-            await self._append(story.end(ran, result), durable=durable)
-        else:
-            self._post(story.pending, lambda: story.end(ran, result))
-        self._limits = self._limits or story.session_limits
-        if ran.state_kept and due:
-            digest = await self._save()
-            if save:
-                result = result.model_copy(update={"snapshot_id": digest})
-        return result
-
-    # -- the lease ------------------------------------------------------------------------------------
-
-    async def _enter(self, wait_ms: int) -> None:
+    async def enter(self, wait_ms: int, resumes: str | None = None) -> None:
         """Wait for our turn in this process, and for the stream's lease among processes."""
         deadline = monotonic() + wait_ms / 1000
         if self._turn.locked():
@@ -249,105 +266,120 @@ class Session:
             self._turn.acquire_nowait()
         self.busy = True
         try:
-            await self._take(deadline)
+            await self._take(deadline, resumes)
         except BaseException:
-            self._leave()
+            self.leave()
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Let the next one in."""
         self.busy = False
         self.used = monotonic()
         self._turn.release()
 
-    async def _take(self, deadline: float) -> None:
-        """Make sure that we hold the lease for a while, and know where the stream stands."""
-        if self._failure is not None:
-            self._pos = LOST
-            await self._drop()
-            self._raise_failure()
-        now = monotonic()
-        if self._lease is not None and self._pos != LOST and now < self._fresh_until - _MARGIN:
-            return
-        self._lease = lease = await self._claim(deadline)
-        self._fresh_until = monotonic() + LEASE_MS / 1000 - (monotonic() - now)
-        if lease.pos != self._pos:
-            await self._drop()
-            await self._look(lease)
+    async def _take(self, deadline: float, resumes: str | None = None) -> None:
+        try:
+            moved = await self.pen.take(deadline)
+        except LeaseHeld:
+            raise busy(self.id) from None
+        except BaseException:
+            await self.drop()
+            raise
+        if moved:
+            await self.drop()
+            await self._look(resumes)
 
-    async def _claim(self, deadline: float) -> Lease:
-        while True:
-            try:
-                return await self._journal.claim(self.id, self._owner, ttl_ms=LEASE_MS)
-            except LeaseHeld:
-                if monotonic() >= deadline:
-                    raise busy(self.id) from None
-                await anyio.sleep(_POLL)
+    async def _look(self, resumes: str | None) -> None:
+        """Learn how things stand.
 
-    async def _look(self, lease: Lease) -> None:
-        """Learn where the stream stands; a run nobody ended died with its process, and is recorded so."""
-        self._pos = lease.pos
-        row = await self._journal.row("sessions", self.id)
-        self._limits = None
+        A run that died with its process and had called nobody is recorded as over, unless it is to go on now.
+        """
+        journal = self.services.journal
+        row = await journal.row("sessions", self.id)
+        self.limits, self.open_run = None, None
         if row is None or row["status"] != "open":
             return
-        self._limits = SessionLimits.model_validate(row["limits"])
-        for run_id in await unfinished(self._journal, self.id):
-            await self._append([interrupted(run_id)])
-
-    async def _let_go(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            await self._journal.release(lease)
+        self.limits = SessionLimits.model_validate(row["limits"])
+        setup = setup_of(self.services, row)
+        if setup != self.setup:
+            self._use(setup)
+        run_id = row.get("open_run")
+        if isinstance(run_id, str):
+            run = await journal.row("runs", run_id) or {}
+            after = int(str(run.get("start_pos", 1)))
+            called = await pasts_of(journal, self.id, run_id, after=after)
+            if run.get("status") == "running" and not called.calls and run_id != resumes:
+                await self.pen.append([interrupted(run_id)])
+            else:
+                self.open_run = run_id
 
     # -- the box --------------------------------------------------------------------------------------
 
-    async def _ready(self, limits: SessionLimits) -> Box:
+    async def ready(self, limits: SessionLimits) -> Box:
         """A box in the session's state that can keep `limits`."""
-        box = self._box
+        box = self.box
         if box is not None and box.fits(limits):
             return box
-        await self._drop()
-        made = await restore(
-            self._journal, self._boxes, self._key, session_id=self.id, limits=limits
-        )
-        self._box, self._debt_ms, self._debt_runs, self._state, self._warning = made
+        await self.drop()
+        made = await restore(self.services, self.boxes, session_id=self.id, limits=limits)
+        self.box, self.debt_ms, self.debt_runs, self._state, self.warning, self.names = made
         return made.box
 
-    async def _drop(self) -> None:
-        box, self._box = self._box, None
+    async def drop(self) -> None:
+        """Throw the box away."""
+        box, self.box = self.box, None
         if box is not None:
             await box.close()
 
-    async def _save(self) -> str | None:
+    async def save(self) -> str | None:
         """Save the state, if it can be saved: a heap near its limit can't, and is replayed instead."""
-        box = self._box
+        box = self.box
         if box is None:
             return None
         try:
             state = await box.dump()
         except HoldfastError:
-            await self._drop()
+            await self.drop()
             return None
-        sealed = pack(self._key, Snapshot(self.id, self._boxes.engine, state))
-        body = Body.of(sealed, role="state", mime="application/x-holdfast-state")
-        digest = body.ref.digest
-        said = SessionState(state=digest, engine=self._boxes.engine, limits=box.limits)
-        await self._append([Draft.of(said, bodies=(body,))])
+        draft = self._saved(state, box.limits)
+        digest = draft.bodies[0].ref.digest
+        await self.pen.append([draft])
         await self._supersede(digest)
         return digest
+
+    def _saved(
+        self,
+        state: bytes,
+        limits: SessionLimits,
+        *,
+        reason: str = "saved",
+        origin: str | None = None,
+    ) -> Draft:
+        names = tuple(sorted(self.names))
+        sealed = pack(self.services.key, Snapshot(self.id, self.boxes.engine, state, names=names))
+        body = Body.of(sealed, role="state", mime="application/x-holdfast-state")
+        said = SessionState.model_validate(
+            {
+                "state": body.ref.digest,
+                "engine": self.boxes.engine,
+                "limits": limits,
+                "names": names,
+                "reason": reason,
+                "origin": origin,
+            }
+        )
+        return Draft.of(said, bodies=(body,))
 
     async def _supersede(self, digest: str) -> None:
         """States replace each other: keeping each of them would grow without bound."""
         old, self._state = self._state, digest
-        self._debt_ms, self._debt_runs = 0.0, 0
+        self.debt_ms, self.debt_runs = 0.0, 0
         if old is not None and old != digest:
-            await self._journal.erase(old, reason="superseded")
+            await self.services.journal.erase(old, reason="superseded")
 
-    # -- records --------------------------------------------------------------------------------------
-
-    def _limits_of(self, request: RunRequest) -> SessionLimits:
+    def limits_of(self, request: RunRequest) -> SessionLimits:
         """The session's limits, and over them what this run says of its own."""
-        limits = self._limits or self._defaults
+        limits = self.limits or self.defaults()
         given = request.limits
         own = (
             {} if given is None else {name: getattr(given, name) for name in given.model_fields_set}
@@ -356,29 +388,29 @@ class Session:
             own["wall_ms"] = request.timeout_ms
         return limits.model_copy(update=own) if own else limits
 
-    async def _append(self, drafts: list[Draft], *, durable: bool = False) -> None:
-        lease = self._lease
-        if lease is None:
-            raise busy(self.id)
-        done = await self._journal.append(
-            self.id, drafts, expected_pos=self._pos, epoch=lease.epoch, durable=durable
-        )
-        self._pos = done.pos
 
-    def _post(self, count: int, make: Callable[[], list[Draft]]) -> None:
-        """Hand `count` records in; whoever runs next hears of a failure."""
-        lease = self._lease
-        if lease is None:
-            raise busy(self.id)
-        self._journal.post(
-            self.id, make, failed=self._failed, expected_pos=self._pos, epoch=lease.epoch
-        )
-        self._pos += count
+class _Turn:
+    """A turn in a session: if it goes wrong, box and journal may disagree, and the box is made again."""
 
-    def _failed(self, failure: BaseException) -> None:
-        self._failure = failure
+    def __init__(self, session: Session, wait_ms: int, resumes: str | None = None) -> None:
+        self._session = session
+        self._wait_ms = wait_ms
+        self._resumes = resumes
 
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+    async def __aenter__(self) -> None:
+        await self._session.enter(self._wait_ms, self._resumes)
+
+    async def __aexit__(self, kind: type[BaseException] | None, why: object, _: object) -> None:
+        session = self._session
+        try:
+            if kind is not None and not _harmless(why):
+                with anyio.CancelScope(shield=True):
+                    await session.drop()
+                session.pen.lose()
+        finally:
+            session.leave()
+
+
+def _harmless(why: object) -> bool:
+    """A refusal before anything was touched."""
+    return isinstance(why, CallerError) and why.code in ("RUN_OPEN", "SESSION_NOT_FOUND")

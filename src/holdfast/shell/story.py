@@ -7,11 +7,13 @@ from holdfast.contracts import (
     Diagnostic,
     Draft,
     ErrorObject,
+    ExternalCallRecord,
     Metrics,
     RunRequest,
     RunResult,
     RunStatus,
     SessionLimits,
+    Setup,
     canonical_json,
     new_id,
 )
@@ -37,50 +39,76 @@ class Story:
         session_limits: SessionLimits,
         creates: bool,
         engine: str,
+        setup: Setup | None = None,
+        toolbox: str | None = None,
+        actor: str | None = None,
+        run_id: str | None = None,
     ) -> None:
-        """`limits` are this run's; with `creates` it is the session's first."""
-        self.run_id = new_id("run")
+        """`limits` are this run's; with `creates` it is the session's first; with `run_id` it is told already."""
+        self.run_id = run_id or new_id("run")
         self.session_limits = session_limits
+        self.creates = creates
+        self.told = run_id is not None
+        """Whether its start is on record."""
         self._request = request
         self._limits = limits
-        self._creates = creates
         self._engine = engine
-        self._told = False
+        self._setup = setup
+        self._toolbox = toolbox
+        self._actor = actor
 
     @property
     def pending(self) -> int:
         """How many records `end` would give now."""
-        return 1 + (self._creates and not self._told)
+        return 1 + (self.creates and not self.told)
 
     def start(self) -> list[Draft]:
-        """That it started, for a run whose end is not near."""
-        self._told = True
+        """That it started, unless that was told before."""
+        if self.told:
+            return []
+        self.told = True
         started, bodies = self._started()
         return [*self._created(), Draft.of(started, run_id=self.run_id, bodies=bodies)]
 
     def end(self, ran: Ran, result: RunResult) -> list[Draft]:
         """How it ended; and how it started, unless that was told before."""
         body = Body.of(result.model_dump_json().encode(), role="result", mime="application/json")
-        start, bodies = (None, ()) if self._told else self._started()
+        start, bodies = (None, ()) if self.told else self._started()
         if ran.error is None:
-            said = RunCompleted(result=body.ref.digest, metrics=ran.metrics, start=start)
+            said = RunCompleted(result=body.ref.digest, metrics=result.metrics, start=start)
         else:
             said = RunFailed(
                 status=ran.status,
                 error=ran.error,
                 result=body.ref.digest,
-                metrics=ran.metrics,
+                metrics=result.metrics,
                 state_kept=ran.state_kept,
                 start=start,
             )
-        created = [] if self._told else self._created()
+        created = [] if self.told else self._created()
         return [*created, Draft.of(said, run_id=self.run_id, bodies=(*bodies, body))]
 
+    def cancelled(self, reason: str | None = None) -> list[Draft]:
+        """That it was stopped from outside."""
+        start, bodies = (None, ()) if self.told else self._started()
+        said = RunCancelled(
+            status=RunStatus.CANCELLED,
+            error=was_cancelled(reason),
+            metrics=Metrics(),
+            state_kept=False,
+            start=start,
+        )
+        created = [] if self.told else self._created()
+        return [*created, Draft.of(said, run_id=self.run_id, bodies=bodies)]
+
     def _created(self) -> list[Draft]:
-        if not self._creates:
+        if not self.creates:
             return []
         said = SessionCreated(
-            language=self._request.language, limits=self.session_limits, engine=self._engine
+            language=self._request.language,
+            limits=self.session_limits,
+            engine=self._engine,
+            setup=self._setup,
         )
         return [Draft.of(said)]
 
@@ -97,26 +125,21 @@ class Story:
             limits=None if self._limits == self.session_limits else self._limits,
             code=code.ref.digest,
             inputs=inputs,
+            toolbox=self._toolbox,
+            plan=request.plan_id,
+            actor=self._actor,
         )
         return said, bodies
 
-    def cancelled(self) -> list[Draft]:
-        """That it was stopped from outside."""
-        error = ErrorObject(
-            code="CANCELLED",
-            message="The run was cancelled.",
-            hint="The session is as it was before it; run the code again if it is still wanted.",
-        )
-        start, bodies = (None, ()) if self._told else self._started()
-        said = RunCancelled(
-            status=RunStatus.CANCELLED,
-            error=error,
-            metrics=Metrics(),
-            state_kept=False,
-            start=start,
-        )
-        created = [] if self._told else self._created()
-        return [*created, Draft.of(said, run_id=self.run_id, bodies=bodies)]
+
+def was_cancelled(reason: str | None = None) -> ErrorObject:
+    """What the caller of a cancelled run is told."""
+    why = f": {reason}" if reason else ""
+    return ErrorObject(
+        code="CANCELLED",
+        message=f"The run was cancelled{why}.",
+        hint="The session is as it was before it; run the code again if it is still wanted.",
+    )
 
 
 def interrupted(run_id: str) -> Draft:
@@ -130,16 +153,26 @@ def interrupted(run_id: str) -> Draft:
     return Draft.of(said, run_id=run_id)
 
 
-def result_of(run_id: str, ran: Ran, warning: Diagnostic | None) -> RunResult:
-    """What the caller of a run gets."""
+def result_of(
+    run_id: str,
+    ran: Ran,
+    warning: Diagnostic | None,
+    calls: tuple[ExternalCallRecord, ...] | None = None,
+) -> RunResult:
+    """What the caller of a run gets; `calls` are all of its calls, where the box did not answer every one."""
+    metrics = ran.metrics
+    if calls is None:
+        calls = tuple(record for _, record in ran.calls)
+    elif len(calls) != metrics.external_calls_count:
+        metrics = metrics.model_copy(update={"external_calls_count": len(calls)})
     return RunResult(
         status=ran.status,
         result=ran.value,
         stdout=ran.stdout,
         stderr=ran.stderr,
         diagnostics=ran.diagnostics if warning is None else (*ran.diagnostics, warning),
-        external_calls=ran.calls,
-        metrics=ran.metrics,
+        external_calls=calls,
+        metrics=metrics,
         error=ran.error,
         run_id=run_id,
     )

@@ -4,23 +4,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.testing.boxes import BoxConformance, ParkingBoxConformance
     from holdfast.testing.clock import FakeClock
     from holdfast.testing.faults import Died, FaultyJournal
     from holdfast.testing.journals import JournalConformance, PersistentJournalConformance
 
 __all__ = [
+    "BoxConformance",
     "Died",
     "FakeClock",
     "FaultyJournal",
     "JournalConformance",
+    "ParkingBoxConformance",
     "PersistentJournalConformance",
 ]
 
 _EXPORTS: dict[str, str] = {
+    "BoxConformance": "holdfast.testing.boxes",
     "Died": "holdfast.testing.faults",
     "FakeClock": "holdfast.testing.clock",
     "FaultyJournal": "holdfast.testing.faults",
     "JournalConformance": "holdfast.testing.journals",
+    "ParkingBoxConformance": "holdfast.testing.boxes",
     "PersistentJournalConformance": "holdfast.testing.journals",
 }
 

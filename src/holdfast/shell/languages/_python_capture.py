@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from holdfast.contracts import Span
@@ -78,6 +78,21 @@ class Reading(NamedTuple):
         """The column in the agent's text of a place in `feed`."""
         shift = sum(len(one.text) for one in self.marks if one.line == line and one.column < column)
         return column - shift
+
+    def kept(self) -> dict[str, Any]:
+        """All but the text, as JSON: for `recall`."""
+        told = {**self._asdict(), "marks": [list(mark) for mark in self.marks]}
+        del told["feed"]
+        return told
+
+
+def recall(code: str, kept: Mapping[str, Any]) -> Reading:
+    """The reading of `code` that was `kept`; another version of this module might read it in another way."""
+    marks = tuple(Mark(*mark) for mark in kept["marks"])
+    feed = _marked(code, marks)
+    if kept["named"]:
+        feed = f"{feed}\n{RESULT}"
+    return Reading(feed)._replace(**{**kept, "marks": marks})
 
 
 def read(code: str, *, far: bool) -> Reading:

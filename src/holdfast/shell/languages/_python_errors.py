@@ -34,6 +34,8 @@ _MEMORY = re.compile(
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _ONE_ARGUMENT = "exceptions can only be called with zero or one string argument"
 _NO_MODULE = "No module named "
+_STALLED = "asyncio scheduler stalled"
+_SYNCHRONOUS = re.compile(r"external function '(\w+)' cannot suspend in this synchronous context")
 
 _BREACHES: dict[str, tuple[str, str]] = {
     "TIMEOUT_CPU": (
@@ -131,7 +133,7 @@ def explain(error: MontyError, text: Text) -> Failure:
     frames = error.traceback()
     span = _innermost(frames, text)
     said = error.display("msg")
-    broken = _broken_limit(error, said, frames)
+    broken = _broken_limit(error, text, frames)
     if broken is not None:
         trace = _trace(frames, text, error) if frames else ""
         return Failure(breached(broken, text.limits, span), trace, broken == "STACK_OVERFLOW")
@@ -165,9 +167,11 @@ def _crashed(error: MontyCrashedError, text: Text) -> Failure:
     return Failure(ErrorObject(code="INTERNAL_ERROR", message=message, hint=hint), kept=False)
 
 
-def _broken_limit(error: MontyError, said: str, frames: Sequence[Frame]) -> str | None:
-    """The limit of the engine that was hit, unless the code raised such an exception itself."""
-    raised = error.exception()
+def _broken_limit(
+    error: MontySyntaxError | MontyRuntimeError, text: Text, frames: Sequence[Frame]
+) -> str | None:
+    """The limit of the engine that was hit, unless the code or a capability raised such an exception."""
+    raised, said = error.exception(), error.display("msg")
     kind = type(raised).__name__
     if frames and _source(frames[-1]).startswith(kind):
         return None
@@ -175,7 +179,8 @@ def _broken_limit(error: MontyError, said: str, frames: Sequence[Frame]) -> str 
         return "STACK_OVERFLOW"
     if isinstance(raised, MemoryError) and _MEMORY.match(said):
         return "MEMORY_EXCEEDED"
-    if isinstance(raised, TimeoutError) and "time limit exceeded" in said:
+    late = isinstance(raised, TimeoutError) and "time limit exceeded" in said
+    if late and said not in text.raised:
         return "TIMEOUT_CPU"
     return None
 
@@ -189,6 +194,14 @@ def _uncaught(error: MontyError, said: str, span: Span | None, text: Text) -> Er
     hint = None
     if isinstance(raised, NameError) and (undefined := _UNDEFINED.match(said)):
         hint = _nearest(undefined[1], text)
+    elif _STALLED in said:
+        message, hint = (
+            "RuntimeError: the code awaits a call that was made in an earlier run.",
+            "Await a call in the run that makes it.",
+        )
+    elif isinstance(raised, NotImplementedError) and (called := _SYNCHRONOUS.match(said)):
+        message = f"NotImplementedError: a built-in function can't call `{called[1]}`."
+        hint = f"Call `{called[1]}` in a loop or a comprehension, and use its results."
     elif _ONE_ARGUMENT in said:
         message, hint = (
             "RuntimeError: an exception was given other than one text argument.",

@@ -6,7 +6,8 @@ neither catch nor delay that.
 
 Computing time is the time the run takes without the time its calls are answered in. Both clocks start together
 and computing never overtakes the wall, so which limit is hit first depends on the code alone; if they are hit
-at the same moment, it is `cpu_ms`.
+at the same moment, it is `cpu_ms`. While a run stands at a call of the host's, both clocks stand: how much of
+`wall_ms` is left then is for whoever answers to say.
 
 The engine calls `write` and everything in `Outside` from threads of its own. They only add to what the event loop
 reads once the feed is over; to stop a run they ask the loop.
@@ -19,7 +20,7 @@ import os
 from collections.abc import Awaitable
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from holdfast.contracts import SessionLimits
 from holdfast.shell.box import Meanwhile
@@ -40,6 +41,19 @@ class Breach(Exception):
         self.code = code
 
 
+class Spent(NamedTuple):
+    """What a run has used, up to where it stands."""
+
+    cpu_ms: float
+    """Computing."""
+    took_ms: float
+    """Computing, and answering its calls in the box."""
+    room: int
+    """Bytes it may still print; less than none when output was cut."""
+    cut: bool
+    """Whether output was cut."""
+
+
 class Guard:
     """Watches one run, from its first feed to its last."""
 
@@ -53,6 +67,8 @@ class Guard:
         "_hosted",
         "_loop",
         "_meanwhile",
+        "_rested",
+        "_resting",
         "_room",
         "_stderr",
         "_stdout",
@@ -80,10 +96,10 @@ class Guard:
         self._call_started: float | None = None
         self.cut = self.wrote = False
         self.breach: str | None = None
-        self.started = monotonic()
+        self.started = self._rested = monotonic()
         self._cpu = limits.cpu_ms / 1000
         self._wall = limits.wall_ms / 1000
-        self._begun = False
+        self._begun = self._resting = False
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
 
@@ -93,9 +109,6 @@ class Guard:
         """Wait for a feed; raises `Breach` when the run was cut off."""
         # The engine's stubs call it a coroutine; it is a future, and cancelling it kills the worker.
         self._future = future = cast("asyncio.Future[Any]", feed)
-        # A thread of the engine must get hold of the interpreter before it can send the feed off. Once it had its
-        # turn, what we do here costs no time; before that, all of it would.
-        os.sched_yield()
         if not self._begun:
             self._begin()
         if self._meanwhile is not None:
@@ -121,10 +134,15 @@ class Guard:
     def _begin(self) -> None:
         """Whatever can wait until the engine computes: it costs no time then."""
         self._begun = True
-        self._alarm.set(min(self._cpu, self._wall), self._tick)
+        # A thread of the engine must get hold of the interpreter before it can send the feed off. Once it had its
+        # turn, what we do here costs no time; before that, all of it would.
+        os.sched_yield()
+        now = monotonic()
+        took = now - self.started
+        self._alarm.set(min(self._cpu + self._hosted, self._wall) - took, self._tick)
         self._task = task = asyncio.current_task()
         self._cancelling = 0 if task is None else task.cancelling()
-        self._worker.glance()
+        self._worker.glance(now)
 
     async def pass_time(self) -> None:
         """Do what was to be done meanwhile, once."""
@@ -142,15 +160,59 @@ class Guard:
             future.exception()  # it ended just before; nobody will ask how
 
     def end(self) -> None:
-        """The run is over: nothing stops it any more."""
-        self._alarm.put_off()
-        self._future = None
+        """The run is over, unless it stands: nothing stops it any more."""
+        if not self._resting:
+            self._alarm.put_off()
+            self._future = None
+
+    def rest(self) -> None:
+        """The run stands: until `go_on`, no clock of it runs."""
+        self._rested = monotonic()
+        # The alarm stays set: a run that stands is mostly answered long before it rings.
+        self._resting = True
+
+    def go_on(self, wall_ms: float | None) -> None:
+        """The run is answered, and may take `wall_ms` more; `None`: what is left of its own."""
+        now = monotonic()
+        self._resting = False
+        self.started += now - self._rested
+        if wall_ms is not None:
+            wall = now - self.started + wall_ms / 1000
+            if wall < self._wall:
+                self._begun = False  # the alarm may have to ring earlier
+            self._wall = wall
+        # Whoever answers may be another than whoever started.
+        self._task = task = asyncio.current_task()
+        self._cancelling = 0 if task is None else task.cancelling()
+
+    def spent(self) -> Spent:
+        """What a run that stands has used."""
+        took = self._rested - self.started
+        return Spent((took - self._hosted) * 1000, took * 1000, self._room, self.cut)
+
+    def take_over(self, spent: Spent, stdout: str, stderr: str) -> None:
+        """Go on from what the run has used and said elsewhere; it stands."""
+        self.started = self._rested - spent.took_ms / 1000
+        self._hosted = (spent.took_ms - spent.cpu_ms) / 1000
+        self._room, self.cut = spent.room, spent.cut
+        self._resting = True
+        self._stdout, self._stderr = [stdout], [stderr]
+        self.wrote = bool(stdout or stderr)
+
+    def refuse(self, code: str) -> Breach:
+        """End the process of a run that stands at a call it may not make; what to raise for it."""
+        self.breach = code
+        self._worker.kill()
+        return Breach(code)
 
     def output(self) -> tuple[str, str]:
         """What was kept of standard output and standard error."""
         return "".join(self._stdout), "".join(self._stderr)
 
     def _tick(self) -> None:
+        if self._resting:
+            self._begun = False  # `watch` sets the alarm again
+            return
         took = monotonic() - self.started
         over_cpu = took - self._waited() - self._cpu
         over_wall = took - self._wall

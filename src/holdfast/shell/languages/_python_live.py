@@ -15,7 +15,7 @@ from holdfast.shell.languages._python_process import Worker
 class Live:
     """A session that was checked out of the pool, its process, and what its runs share."""
 
-    __slots__ = ("_ended", "alarm", "outside", "session", "worker")
+    __slots__ = ("_ended", "alarm", "feeds", "outside", "session", "worker")
 
     def __init__(self, session: AsyncMontySession, ended: Callable[[], None]) -> None:
         self.session = session
@@ -23,6 +23,8 @@ class Live:
         self.worker = Worker(session.worker_pid)
         self.alarm = Alarm()
         self.outside = Outside()
+        self.feeds = 0
+        """How many pieces of code the engine got: it names them by number."""
 
     async def end(self) -> None:
         """End the process, whether or not the session is still good for anything. Once."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
+
+from pydantic_monty import AsyncFunctionSnapshot
 
 from holdfast.contracts import (
     CallStatus,
@@ -18,11 +21,12 @@ from holdfast.contracts import (
     digest_json,
 )
 from holdfast.errors import HoldfastError
-from holdfast.shell.box import Call
+from holdfast.shell.box import Call, Progress
 from holdfast.shell.languages._python_guard import Guard
-from holdfast.shell.languages._python_values import Doubt, NotJson, disguised, to_json
+from holdfast.shell.languages._python_values import ENDINGS, Doubt, NotJson, disguised, to_json
 
 _MAX_REMEMBERED = 1000
+_SMALL = 1 << 63
 _NO_ARGUMENTS = digest(b"null")
 """The digest of arguments that have none because they are not JSON."""
 
@@ -46,6 +50,17 @@ _PASSED: frozenset[type[Exception]] = frozenset(
         ZeroDivisionError,
     }
 )
+# Exceptions that the engine knows. Those that mean something to it or to us (a limit, the end of a run) are not among
+# them: no capability can make a run look as if it had hit a limit.
+_KINDS = frozenset(kind.__name__ for kind in _PASSED) | {
+    "AssertionError",
+    "AttributeError",
+    "Exception",
+    "FileExistsError",
+    "IsADirectoryError",
+    "NotADirectoryError",
+    "OverflowError",
+}
 _STATUS = {"PERMISSION_DENIED": CallStatus.DENIED, "TIMEOUT_TOOL": CallStatus.TIMEOUT}
 # Errors that end a run as what they are; any other ends it as the failure of a capability.
 _OWN_STATUS = frozenset(("PERMISSION_DENIED", "TIMEOUT_TOOL"))
@@ -74,7 +89,17 @@ class Outside:
     A run that was cut off may still have a call under way. Its box is dead then, so no other run begins here.
     """
 
-    __slots__ = ("_allowed", "_count", "_guard", "_lookup", "_names", "_open", "raised", "records")
+    __slots__ = (
+        "_allowed",
+        "_guard",
+        "_lookup",
+        "_names",
+        "_open",
+        "count",
+        "number",
+        "raised",
+        "records",
+    )
 
     def __init__(self) -> None:
         self._lookup: dict[str, Any] = {}
@@ -84,24 +109,65 @@ class Outside:
         self._guard = guard
         self._names = names
         self._allowed = allowed
-        self._count = 0
         self._open: tuple[str, str, float] | None = None
-        self.records: list[ExternalCallRecord] = []
+        self.count = 0
+        """Calls so far, those of the host included."""
+        self.number: int | None = None
+        """The engine's number of the call being answered; `None` when nobody but us answers any."""
+        self.records: list[tuple[int, ExternalCallRecord]] = []
         self.raised: dict[str, ErrorObject] = {}
         """What the code was told went wrong, by the message it saw."""
 
-    def lookup(self) -> dict[str, Any]:
-        """The functions as the engine wants them."""
-        if self._lookup.keys() != self._names.keys():
-            self._lookup = {name: partial(self._answer, name) for name in self._names}
+    def lookup(self, beyond: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+        """The functions as the engine wants them; those `beyond` it must know, but not ask us for."""
+        if self._lookup.keys() != self._names.keys() | beyond.keys():
+            self._lookup = {name: partial(self._answer, name) for name in (*self._names, *beyond)}
         return self._lookup
 
-    def unanswered(self) -> tuple[ExternalCallRecord, ...]:
+    def unanswered(self) -> tuple[tuple[int, ExternalCallRecord], ...]:
         """Every call; one that was under way when the run was cut off has run out of time."""
         if self._open is not None:
             name, request, started = self._open
             self._record(name, CallStatus.TIMEOUT, request, monotonic() - started)
         return tuple(self.records)
+
+    def made(self) -> int:
+        """How many calls were made; the one too many was not."""
+        return min(self.count, self._allowed)
+
+    def wanted(self, at: AsyncFunctionSnapshot) -> tuple[tuple[Json, ...], dict[str, Json]]:
+        """The arguments of a call that the host answers, as JSON; raises `Unfit`, and `Breach` for one too many."""
+        self.count += 1
+        self.number = at.call_id
+        if self.count > self._allowed:
+            raise self._guard.refuse("EXTERNAL_CALLS_EXCEEDED")
+        name = at.function_name
+        try:
+            return self.arguments(name, at.args, at.kwargs)
+        except Unfit as why:
+            self._record(name, CallStatus.ERROR, _NO_ARGUMENTS, 0, error=_failure(why)[0])
+            raise
+
+    def arguments(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Json, ...], dict[str, Json]]:
+        """Arguments as JSON; raises `Unfit`."""
+        if _plain(args) and _plain(kwargs.values()):
+            return args, kwargs
+        given = _arguments(name, args, kwargs)
+        return tuple(given["args"]), given["kwargs"]
+
+    def take_over(self, progress: Progress) -> None:
+        """Go on from what the run was answered elsewhere."""
+        self.count = progress.calls
+        self.records = list(progress.own)
+        self.raised = dict(progress.raised)
+
+    def thrown(self, error: ErrorObject, kind: str | None) -> tuple[str, str]:
+        """The exception the code sees for the failure of a call, and its message."""
+        if kind not in _KINDS:
+            kind = _RAISED.get(error.code, RuntimeError).__name__
+        return kind, self._told(error)
 
     def refuse(self, *, name: str, args: tuple[Any, ...], **_: Any) -> Any:
         """No part of the machine is granted: `os=` of a feed."""
@@ -115,8 +181,8 @@ class Outside:
         raise PermissionError(self._told(error))
 
     def _answer(self, name: str, /, *args: Any, **kwargs: Any) -> Json:
-        self._count += 1
-        if self._count > self._allowed:
+        self.count += 1
+        if self.count > self._allowed:
             # The code may catch this and try again: it is being cut off, and nothing more is called.
             self._guard.stop("EXTERNAL_CALLS_EXCEEDED")
             raise RuntimeError("too many calls")
@@ -159,17 +225,16 @@ class Outside:
         error: ErrorObject | None = None,
     ) -> None:
         self._open = None
-        self.records.append(
-            ExternalCallRecord(
-                name=name,
-                side_effect=SideEffect.NONE,
-                duration_ms=int(took * 1000),
-                status=status,
-                request_digest=request,
-                response_digest=response,
-                error=error,
-            )
+        record = ExternalCallRecord(
+            name=name,
+            side_effect=SideEffect.NONE,
+            duration_ms=int(took * 1000),
+            status=status,
+            request_digest=request,
+            response_digest=response,
+            error=error,
         )
+        self.records.append((self.count - 1 if self.number is None else self.number, record))
 
 
 def _arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -182,6 +247,20 @@ def _arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
         raise Unfit(f"{name}() takes JSON values, not {why.kind}. {why.hint}") from None
     given: Any = value.json
     return given
+
+
+def _plain(values: Iterable[Any]) -> bool:
+    """Whether these surely are JSON, at a glance: most arguments are short text and small numbers."""
+    for value in values:
+        if isinstance(value, str):
+            if value[-1:] in ENDINGS:
+                return False
+        elif isinstance(value, int):  # a bool too
+            if not -_SMALL < value < _SMALL:
+                return False
+        elif value is not None:
+            return False
+    return True
 
 
 def _failure(why: Exception) -> tuple[ErrorObject, type[Exception]]:

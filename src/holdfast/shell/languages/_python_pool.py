@@ -51,11 +51,20 @@ class Pool:
         await self._pool.__aexit__(None, None, None)
         await anyio.sleep(_SETTLE)
 
-    async def checkout(self, limits: SessionLimits) -> Live:
-        """A session in a process of its own; raises `ENGINE_UNAVAILABLE`."""
+    async def checkout(self, limits: SessionLimits, *, stubs: str | None = None) -> Live:
+        """A session in a process of its own; with `stubs`, it checks types first. Raises `ENGINE_UNAVAILABLE`."""
         await self._wait_for_a_slot()
         try:
-            session = self._pool.checkout(limits=_built_in(limits), os_policy=_POLICY)
+            if stubs is None:
+                session = self._pool.checkout(limits=_built_in(limits), os_policy=_POLICY)
+            else:
+                session = self._pool.checkout(
+                    limits=_built_in(limits),
+                    os_policy=_POLICY,
+                    type_check=True,
+                    type_check_stubs=stubs,
+                    type_check_format="json",
+                )
             await _entered(session)
         except BaseException:
             self._slots.release()

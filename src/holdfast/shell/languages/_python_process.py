@@ -6,7 +6,6 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 
 _OFTEN = 0.05
 
@@ -30,9 +29,8 @@ class Worker:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
-    def glance(self) -> None:
+    def glance(self, now: float) -> None:
         """Look at its memory, unless that was done just now: each look lets other threads go first."""
-        now = monotonic()
         if now - self._looked > _OFTEN:
             self._looked = now
             self.peak()

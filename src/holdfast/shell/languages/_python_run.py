@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from time import monotonic
 from typing import Any
@@ -19,7 +19,7 @@ from holdfast.contracts import (
     Severity,
 )
 from holdfast.errors import CODES
-from holdfast.shell.box import Call, Meanwhile, Ran
+from holdfast.shell.box import Call, Meanwhile, Ran, Stop
 from holdfast.shell.languages._python_capture import (
     ASK,
     ASK_FIRST,
@@ -46,16 +46,19 @@ class Run:
     """One run of a piece of code."""
 
     __slots__ = (
+        "_beyond",
         "_code",
         "_guard",
         "_inputs",
         "_limits",
+        "_live",
         "_names",
         "_outside",
         "_reading",
         "_session",
         "_skipped",
         "_worker",
+        "far",
     )
 
     def __init__(
@@ -67,29 +70,29 @@ class Run:
         inputs: Mapping[str, Json],
         limits: SessionLimits,
         names: Mapping[str, Call],
-        meanwhile: Meanwhile | None,
+        beyond: Mapping[str, bool],
+        meanwhile: Meanwhile | None = None,
     ) -> None:
-        self._session, self._worker = live.session, live.worker
+        self._live, self._session, self._worker = live, live.session, live.worker
         self._code = code
         self._reading = reading
         self._inputs = inputs
         self._limits = limits
-        self._names = names
+        self._names: Mapping[str, Any] = {**names, **beyond} if beyond else names
+        self._beyond = beyond
+        self.far = reading.far
+        """Whether later runs may set `result` from afar."""
         self._guard = Guard(limits, live.worker, live.alarm, meanwhile)
         self._outside = live.outside
         self._outside.begin(self._guard, names, limits.max_external_calls)
         self._skipped = 0
 
-    async def outcome(self) -> Ran:
+    async def start(self) -> Stop:
         """Run it. Whatever the code does wrong is in what it returns."""
         try:
             return self._ran(await self._value(), None)
-        except Breach as breach:
-            return self._ran(None, Failure(breached(breach.code, self._limits), kept=False))
-        except NotJson as why:
-            return self._ran(None, Failure(_not_json(why)))
-        except MontyError as error:
-            return self._ran(None, explain(error, self._text()))
+        except (Breach, NotJson, MontyError) as why:
+            return self._failed(why)
         finally:
             self._guard.end()
 
@@ -102,43 +105,63 @@ class Run:
     # -- feeds ----------------------------------------------------------------------------------------
 
     async def _value(self) -> Json:
+        stashed, output = await self._fed(self._feed)
+        return await self._concluded(stashed, output)
+
+    async def _fed(self, feed: Callable[[Reading], Awaitable[Any]]) -> tuple[bool, Any]:
+        """Feed the code: whether there was a `result` before, and what the feed gave."""
         reading = self._reading
-        ask = ASK if reading.watched and await self._answer(STASH) else ASK_FIRST
+        stashed = bool(reading.watched and await self._answer(STASH))
         try:
-            output = await self._feed(reading)
+            return stashed, await feed(reading)
         except MontyError as error:
             if reading.feed == self._code or not is_refusal(error):
                 raise
             await self._diagnose()
             # What was put behind the code broke it: go without.
             self._reading = Reading(self._code, watched=True)
-            return await self._value()
+            return await self._fed(feed)
+
+    async def _concluded(self, stashed: bool, output: Any) -> Json:
+        """The run's value, now that its code has ended with `output`."""
+        reading = self._reading
         if reading.named:
             return await self._as_json(output, RESULT)
         if reading.watched:
-            answer = await self._answer(ask)
+            answer = await self._answer(ASK if stashed else ASK_FIRST)
             if answer is not None and (answer[0] or reading.surely):
                 return await self._as_json(answer[1], RESULT)
         return await self._as_json(output, None)
 
     async def _feed(self, reading: Reading) -> Any:
-        inputs: dict[str, Any] | None = dict(self._inputs) if self._inputs else None
-        if reading.watched or reading.far:
-            inputs = {**(inputs or {}), SET: False}
-            if reading.far:
-                inputs[FAR] = True
+        self._count(reading.feed)
         return await self._guard.watch(
             self._session.feed_run(
                 reading.feed,
-                inputs=inputs,
+                inputs=self._given(reading),
                 external_lookup=self._outside.lookup(),
                 print_callback=self._guard.write,
                 os=self._outside.refuse,
             )
         )
 
+    def _given(self, reading: Reading) -> dict[str, Any] | None:
+        """The variables that the code starts with."""
+        inputs: dict[str, Any] | None = dict(self._inputs) if self._inputs else None
+        if reading.watched or reading.far:
+            inputs = {**(inputs or {}), SET: False}
+            if reading.far:
+                inputs[FAR] = True
+        return inputs
+
+    def _count(self, text: str) -> None:
+        """Count a feed as the engine does, which passes over nothing at all."""
+        if text:
+            self._live.feeds += 1
+
     async def _aside(self, text: str) -> Any:
         """Feed something of ours."""
+        self._count(text)
         return await self._guard.watch(
             self._session.feed_run(text, print_callback=self._guard.write, os=self._outside.refuse)
         )
@@ -196,6 +219,13 @@ class Run:
             self._outside.raised,
         )
 
+    def _failed(self, why: Breach | NotJson | MontyError) -> Ran:
+        if isinstance(why, Breach):
+            return self._ran(None, Failure(breached(why.code, self._limits), kept=False))
+        if isinstance(why, NotJson):
+            return self._ran(None, Failure(_not_json(why)))
+        return self._ran(None, explain(why, self._text()))
+
     def _ran(self, value: Json, failure: Failure | None) -> Ran:
         guard = self._guard
         took = monotonic() - guard.started
@@ -203,7 +233,7 @@ class Run:
         calls = self._outside.unanswered()
         # Looking costs as much as a short run; such a run's share is seen when the next one starts.
         peak = self._worker.last_peak if took < _SHORT else self._worker.peak()
-        metrics = _metrics(int(took * 1000), peak, len(calls))
+        metrics = _metrics(int(took * 1000), peak, self._outside.made())
         warnings = (_truncated(self._limits),) if guard.cut else ()
         if failure is None:
             return Ran(RunStatus.OK, value, stdout, stderr, None, warnings, calls, metrics, True)

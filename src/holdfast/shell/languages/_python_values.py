@@ -66,7 +66,8 @@ _SLIGHT = re.compile(
 # What Python itself refuses to write in decimal.
 _TOO_LONG = 10**4300
 _BITS = _TOO_LONG.bit_length() - 2
-_ENDINGS = frozenset(">)]}")
+ENDINGS = frozenset(">)]}")
+"""Text that ends in none of these is text."""
 
 _ANYTHING = "Give text, numbers, lists, or dicts with text keys."
 _CONVERSIONS: tuple[tuple[type | tuple[type, ...], str], ...] = (
@@ -171,7 +172,7 @@ def _kind(value: Any) -> tuple[str, str]:
 
 
 def _doubt(text: str, names: Container[str]) -> Doubt:
-    if text[-1:] not in _ENDINGS:
+    if text[-1:] not in ENDINGS:
         return Doubt.SLIGHT if text in names else Doubt.NONE
     if _LIKELY.fullmatch(text):
         return Doubt.LIKELY

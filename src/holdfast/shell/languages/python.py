@@ -5,32 +5,43 @@ A worker is used for one session only: what a session left in its process can't 
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Mapping
-from typing import Any, Literal, Self
-from unicodedata import normalize
+from types import MappingProxyType
+from typing import Literal, Self
 
 import anyio
-import pydantic_monty
 from anyio import to_thread
-from pydantic_monty import AsyncMontySession, MontyError
+from pydantic_monty import MontyError
 
-from holdfast.contracts import Diagnostic, ErrorObject, Json, SessionLimits, canonical_json
-from holdfast.errors import CallerError, InternalError, ModelError
-from holdfast.shell.box import Call, Jail, Meanwhile, Ran
+from holdfast.contracts import Diagnostic, ErrorObject, Json, SessionLimits
+from holdfast.errors import InternalError, ModelError
+from holdfast.shell.box import (
+    Answer,
+    AtAwait,
+    AtCall,
+    Call,
+    Jail,
+    Meanwhile,
+    Progress,
+    Ran,
+    Stop,
+)
 from holdfast.shell.confine import Launcher, confine, remove
-from holdfast.shell.languages._python_capture import FAR, RESULT, read, rebound
-from holdfast.shell.languages._python_check import Checker
+from holdfast.shell.languages._python_capture import Reading, read
+from holdfast.shell.languages._python_check import Checker, binds
 from holdfast.shell.languages._python_errors import Text, explain
+from holdfast.shell.languages._python_inputs import check_inputs, rebinding
 from holdfast.shell.languages._python_live import Live
 from holdfast.shell.languages._python_pool import Pool, unavailable
 from holdfast.shell.languages._python_run import Run
+from holdfast.shell.languages._python_state import ENGINE, loaded, refusals
+from holdfast.shell.languages._python_steps import Steps
 
 
 class PythonBoxes:
     """Opens boxes that run Python."""
 
-    engine = f"monty/{pydantic_monty.__version__}"
+    engine = ENGINE
     jail: Literal["bubblewrap", "none"] = "none"
     jail_reason = "not started"
     binary = ""
@@ -73,33 +84,77 @@ class PythonBoxes:
             raise _not_entered()
         live = await self._pool.checkout(limits)
         try:
-            far = state is not None and await _loaded(live.session, state)
+            far = state is not None and await loaded(live, state)
         except BaseException:
             await live.end()
             raise
-        box = PythonBox(live, limits, far, self._open)
-        self._open.add(box)
-        return box
+        return PythonBox(live, limits, far, self._open)
 
-    async def validate(self, code: str) -> tuple[Diagnostic, ...]:
-        """What the engine has against the code; nothing of it is run."""
+    async def reopen(
+        self,
+        limits: SessionLimits,
+        state: bytes,
+        progress: Progress,
+        *,
+        code: str,
+        run_limits: SessionLimits,
+        names: Mapping[str, Call],
+        outside: Mapping[str, bool],
+        inputs: Mapping[str, Json],
+    ) -> tuple[PythonBox, AtCall | AtAwait]:
+        """A box whose run stands where it stood when `state` was dumped."""
+        if self._pool is None:
+            raise _not_entered()
+        live = await self._pool.checkout(limits)
+        run = Steps(
+            live,
+            code.removeprefix("\ufeff"),
+            Reading(code),
+            inputs=inputs,
+            limits=run_limits,
+            names=names,
+            beyond=outside,
+        )
+        try:
+            with refusals():
+                at = await run.take_over(state, progress)
+        except BaseException:
+            await live.end()
+            raise
+        return PythonBox(live, limits, run.far, self._open, standing=run), at
+
+    async def validate(
+        self, code: str, *, stubs: str = "", known: frozenset[str] = frozenset()
+    ) -> tuple[Diagnostic, ...]:
+        """What is wrong with the code; nothing of it is run."""
         if self._checker is None:
             raise _not_entered()
-        return await self._checker.check(code)
+        return await self._checker.check(code, stubs=stubs, known=known)
+
+    def binds(self, code: str) -> frozenset[str]:
+        """The top-level names that running the code may define."""
+        return binds(code)
 
 
 class PythonBox:
     """One live Python interpreter."""
 
     def __init__(
-        self, live: Live, limits: SessionLimits, far: bool, siblings: set[PythonBox]
+        self,
+        live: Live,
+        limits: SessionLimits,
+        far: bool,
+        siblings: set[PythonBox],
+        standing: Steps | None = None,
     ) -> None:
         self.limits = limits
         self._live = live
         self._far = far
         self._siblings = siblings
-        self._usable = True
+        self._standing = standing
+        self._usable = standing is None
         self._closed = False
+        siblings.add(self)
 
     def fits(self, limits: SessionLimits) -> bool:
         """Whether a run can have these limits here."""
@@ -113,40 +168,64 @@ class PythonBox:
         inputs: Mapping[str, Json],
         limits: SessionLimits,
         names: Mapping[str, Call],
+        outside: Mapping[str, bool] = MappingProxyType({}),
         meanwhile: Meanwhile | None = None,
-    ) -> Ran:
-        """Run code and wait for its end."""
+    ) -> Stop:
+        """Run code until it ends, or stands at a call that the host must answer."""
         self._check_usable()
         if not self.fits(limits):
             raise InternalError("A run was given limits that its box can't keep.")
         code = code.removeprefix("\ufeff")
         refusal = None
         if inputs:
-            _check_inputs(inputs, names)
-            refusal = _rebinding(code, inputs)
-        reading = read(code, far=self._far)
-        run = Run(
+            check_inputs(inputs, names, outside)
+            refusal = rebinding(code, inputs)
+        run = (Steps if outside else Run)(
             self._live,
             code,
-            reading,
+            read(code, far=self._far),
             inputs=inputs,
             limits=limits,
             names=names,
+            beyond=outside,
             meanwhile=meanwhile,
         )
         self._usable = False  # until it is known what the run left behind
-        ran = await (run.outcome() if refusal is None else run.refused(refusal))
-        self._usable = ran.state_kept
-        self._far = self._far or reading.far
-        return ran
+        stop = await (run.start() if refusal is None else run.refused(refusal))
+        return self._stopped(run, stop)
+
+    async def resume(
+        self, answer: Answer, *, id: int | None = None, wall_ms: float | None = None
+    ) -> Stop:
+        """Answer the call the code stands at, or one of those it awaits; go on until the next stop."""
+        run = self._standing
+        if run is None:
+            raise InternalError("A box was answered whose run stands at no call.")
+        step = run.answered(answer, id)
+        self._standing = None  # until it stands again
+        return self._stopped(run, await run.resume(step, wall_ms))
+
+    async def stop(self, error: ErrorObject) -> Ran:
+        """End a run that stands at a call."""
+        run, self._standing = self._standing, None
+        if run is None:
+            raise InternalError("A run was stopped that stands at no call.")
+        return run.stop(error)
+
+    def progress(self) -> Progress:
+        """What the run that stands has used and said so far."""
+        if self._standing is None:
+            raise InternalError("A box was asked about a run that stands at no call.")
+        return self._standing.progress(self._far)
 
     async def dump(self) -> bytes:
-        """The state between runs."""
-        self._check_usable()
+        """The state, between runs or while one stands."""
+        if self._standing is None:
+            self._check_usable()
         try:
             return await self._live.session.dump()
         except MontyError as why:
-            self._usable = False
+            self._usable, self._standing = False, None
             error = explain(why, Text("", self.limits)).error
             raise ModelError(
                 error.code, f"The session's state can't be saved. {error.message}", hint=error.hint
@@ -155,36 +234,21 @@ class PythonBox:
     async def close(self) -> None:
         """End its process."""
         if not self._closed:
-            self._closed, self._usable = True, False
+            self._closed, self._usable, self._standing = True, False, None
             self._siblings.discard(self)
             await self._live.end()
+
+    def _stopped(self, run: Run, stop: Stop) -> Stop:
+        if isinstance(stop, Ran):
+            self._usable = stop.state_kept
+            self._far = self._far or run.far
+        elif isinstance(run, Steps):
+            self._standing = run
+        return stop
 
     def _check_usable(self) -> None:
         if not self._usable:
             raise InternalError("A box was used that is closed, dead or busy.")
-
-
-async def _loaded(session: AsyncMontySession, state: bytes) -> bool:
-    """Load a state; whether later runs may set `result` from afar."""
-    try:
-        await session.load_session(state)
-    except (MontyError, RuntimeError) as why:
-        said = str(why)
-        if "format version" in said:
-            raise CallerError(
-                "SNAPSHOT_VERSION_MISMATCH",
-                "The saved state is of another version of the engine.",
-                hint=f"This is {PythonBoxes.engine}: use the version that wrote it, or replay the code.",
-            ) from None
-        raise CallerError(
-            "SNAPSHOT_CORRUPT",
-            f"The saved state can't be loaded: {said[:200]}.",
-            hint="Use an undamaged copy, or replay the session's code.",
-        ) from None
-    try:
-        return bool(await session.feed_run(FAR))
-    except MontyError:
-        return False  # no such name
 
 
 def _engine() -> str:
@@ -198,45 +262,3 @@ def _engine() -> str:
 
 def _not_entered() -> InternalError:
     return InternalError("Boxes were used before they were entered.")
-
-
-def _check_inputs(inputs: Mapping[str, Any], names: Mapping[str, Call]) -> None:
-    for name in inputs:
-        why = _bad_name(name, names)
-        if why is not None:
-            raise CallerError(
-                "INVALID_ARGUMENT",
-                f"Input {name[:80]!r} {why}.",
-                hint="Inputs become variables: name them like variables.",
-            )
-    try:
-        canonical_json(dict(inputs))
-    except CallerError as why:
-        raise CallerError("INVALID_ARGUMENT", f"An input is not JSON. {why.message}") from None
-
-
-def _bad_name(name: str, names: Mapping[str, Call]) -> str | None:
-    if not name.isidentifier() or normalize("NFKC", name) != name:
-        return "is not an identifier"
-    if keyword.iskeyword(name):
-        return "is a keyword"
-    if name.startswith("__"):
-        return "starts with two underscores"
-    if name in names:
-        return "is the name of a function the code can call"
-    if name == RESULT:
-        return "is where the code puts its answer"
-    return None
-
-
-def _rebinding(code: str, inputs: Mapping[str, Json]) -> ErrorObject | None:
-    found = rebound(code, frozenset(inputs))
-    if found is None:
-        return None
-    name, span = found
-    return ErrorObject(
-        code="INVALID_ARGUMENT",
-        message=f"The code assigns to its input `{name}`, which is read-only.",
-        hint="Assign to another name.",
-        span=span,
-    )

@@ -1,0 +1,211 @@
+"""Kill a run at every point, resume it in a new process, and prove that nothing is lost and nothing done twice.
+
+    python scripts/crash_matrix.py
+
+The story (`tests/crash/story.py`) has one read, one keyed write, one keyless write, one approval and a gather of three;
+the world it changes is a SQLite file. An undisturbed process lists the points it passes: before and after every journal
+append, every other operation on the journal, every step of the engine, every act of a capability; and it counts the steps
+of its event loop, which are what lies between two awaits. Then, for each of them, a process is killed with SIGKILL right
+there, and new processes take over until the story ends. Each of them checks first that the journal verifies, that its
+projections folded again are the same, and that nothing was done without an intent on record. In the end:
+
+* result, output, variables and the world are what they are without any death;
+* the run stopped for a person only to ask about the keyless write, and was told what the world shows;
+* the session made again from its record alone has the same variables.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.crash import points, story
+
+from holdfast.capabilities.load import load
+from holdfast.journal.sqlite import SqliteJournal
+
+Target = str | int
+"""A place by its label, or the number of a step of the event loop."""
+
+STRAY = 10
+"""Steps beyond those counted: timers make their number vary."""
+
+
+@dataclass
+class Tally:
+    """What came of all cases."""
+
+    died: Counter[str] = field(default_factory=Counter[str])
+    missed: list[str] = field(default_factory=list[str])
+    doubts: int = 0
+
+    def add(self, case: Sequence[Target], said: dict[str, object]) -> None:
+        """Count one case."""
+        where = said["where"]
+        assert isinstance(where, list)
+        for target, place in zip(case, where, strict=True):
+            if place is None:
+                self.missed.append(str(target))
+            else:
+                self.died[_shown(target, place)] += 1
+        self.doubts += int(str(said["doubts"]))
+
+
+def _shown(target: Target, place: str) -> str:
+    return target if isinstance(target, str) else f"step {target}, after `{place}`"
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Do it in a process of its own; how that ended."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    try:
+        work()
+        os._exit(0)
+    except BaseException:  # noqa: BLE001 - the parent must hear of it, whatever it is
+        traceback.print_exc()
+        os._exit(1)
+
+
+async def _live(folder: Path, generation: int, watched: bool) -> int:
+    kind = points.WatchedJournal if watched else SqliteJournal
+    journal = kind.open(folder / "journal.db", clock=story.clock_of(generation))
+    try:
+        return await story.live(folder, journal, check=not watched)
+    finally:
+        await journal.close()
+
+
+def count(folder: Path) -> None:
+    """Live undisturbed, and write down what was passed."""
+    found = points.watch(None)
+    points.watch_steps()
+    asyncio.run(_live(folder, 0, True))
+    (folder / "points").write_text(json.dumps({"labels": found.labels, "steps": found.steps}))
+
+
+def victim(folder: Path, generation: int, target: Target) -> None:
+    """Live, and die there."""
+    points.watch(target, folder / "died")
+    if isinstance(target, int):
+        points.watch_steps()
+    asyncio.run(_live(folder, generation, True))
+
+
+def survivor(folder: Path, generation: int) -> None:
+    """Take over, and check everything."""
+    doubts = asyncio.run(_live(folder, generation, False))
+    (folder / "doubts").write_text(str(doubts))
+
+
+def run_case(case: Sequence[Target], folder: Path) -> dict[str, object]:
+    """Die at each target in turn, each in a new process, then take over."""
+    where: list[str | None] = []
+    for generation, target in enumerate(case):
+        (folder / "died").unlink(missing_ok=True)
+        code = in_child(lambda n=generation, t=target: victim(folder, n, t))
+        if code not in (0, -signal.SIGKILL):
+            raise SystemExit(f"{case}: process {generation} ended with {code}")
+        where.append((folder / "died").read_text() if code else None)
+    if in_child(lambda: survivor(folder, len(case))):
+        raise SystemExit(f"{case}: died at {where}")
+    return {"where": where, "doubts": int((folder / "doubts").read_text())}
+
+
+def run_all(cases: Iterator[Sequence[Target]], jobs: int) -> Tally:
+    """Several cases at a time, each in processes of its own."""
+    tally = Tally()
+    busy: dict[int, tuple[Sequence[Target], Path]] = {}
+    todo = iter(cases)
+    while True:
+        while len(busy) < jobs and (case := next(todo, None)) is not None:
+            folder = Path(tempfile.mkdtemp(prefix="crash-matrix-"))
+            pid = os.fork()
+            if pid == 0:
+                _case_process(case, folder)
+            busy[pid] = (case, folder)
+        if not busy:
+            return tally
+        pid, status = os.wait()
+        case, folder = busy.pop(pid)
+        if status:
+            raise SystemExit(f"FAILED: {list(case)}; see {folder}")
+        tally.add(case, json.loads((folder / "said").read_text()))
+        shutil.rmtree(folder)
+
+
+def _case_process(case: Sequence[Target], folder: Path) -> None:
+    code = 1
+    try:
+        (folder / "said").write_text(json.dumps(run_case(case, folder)))
+        code = 0
+    except BaseException:  # noqa: BLE001 - the parent must hear of it, whatever it is
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def cases_of(labels: list[str], steps: int, options: argparse.Namespace) -> dict[str, list[list[Target]]]:
+    """Everything to die at, by kind."""
+    singles: list[list[Target]] = [[label] for label in labels]
+    awaits: list[list[Target]] = [[step] for step in range(1, steps + STRAY)]
+    # The second process dies somewhere else each time; whether it comes that far depends on the first.
+    pairs: list[list[Target]] = [
+        [label, 1 + (number * 17) % 120] for number, label in enumerate(labels)
+    ]
+    every, shift = options.every, options.shift
+    return {
+        "points": singles[shift % every :: every],
+        "steps": awaits[shift % (2 * every) :: 2 * every if every > 1 else 1],
+        "twice": pairs[shift % (3 * every) :: 3 * every if every > 1 else 1],
+    }
+
+
+def main() -> None:
+    """Die as told."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--every", type=int, default=1, help="die at every so many points only")
+    parser.add_argument("--shift", type=int, default=0, help="begin with another point")
+    parser.add_argument("--jobs", type=int, default=2, help="cases at a time")
+    parser.add_argument("--list", action="store_true", help="name every point")
+    options = parser.parse_args()
+    load(str(Path(story.__file__).with_name("world.py")))  # once, for all that are forked
+    with tempfile.TemporaryDirectory(prefix="crash-matrix-") as folder:
+        if in_child(lambda: count(Path(folder))):
+            raise SystemExit("FAILED: undisturbed")
+        found = json.loads((Path(folder) / "points").read_text())
+    print(f"undisturbed: {len(found['labels'])} points, {found['steps']} steps", flush=True)
+    total = Tally()
+    for kind, cases in cases_of(found["labels"], found["steps"], options).items():
+        tally = run_all(iter(cases), options.jobs)
+        if options.list:
+            for place, times in sorted(tally.died.items()):
+                print(f"  {times} x {place}")
+        deaths = tally.died.total()
+        print(
+            f"{kind}: {len(cases)} cases, killed {deaths} times at {len(tally.died)} points,"
+            f" {len(tally.missed)} not met, {tally.doubts} doubts",
+            flush=True,
+        )
+        total.died += tally.died
+        total.doubts += tally.doubts
+    print(
+        f"killed {total.died.total()} times at {len(total.died)} points, 0 lost, 0 twice;"
+        f" {total.doubts} times a person said what became of the keyless write"
+    )
+
+
+if __name__ == "__main__":
+    main()

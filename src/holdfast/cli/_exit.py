@@ -1,0 +1,32 @@
+"""What to exit with: 0 fine, 1 it failed, 2 bad usage, 3 waiting for approval, 4 needs attention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.errors import CODES
+
+if TYPE_CHECKING:
+    from holdfast.contracts import RunResult, RunView
+
+WAITING, ATTENTION = 3, 4
+
+_STANDS = {"waiting_for_approval": WAITING, "interrupted": ATTENTION, "needs_attention": ATTENTION}
+
+
+def of_result(result: RunResult) -> int:
+    """The exit code of whoever asked for a run and got this."""
+    if result.error is None:
+        return 0
+    if result.status.value in _STANDS:
+        return _STANDS[result.status.value]
+    # A capability may fail with a code of its own, which is in nobody's table.
+    known = CODES.get(result.error.code)
+    return known.exit_code if known else 1
+
+
+def of_run(run: RunView) -> int:
+    """The same for a run that is looked at; one that is under way is fine so far."""
+    if run.status in _STANDS:
+        return _STANDS[run.status]
+    return 0 if run.status in ("running", "completed") else 1

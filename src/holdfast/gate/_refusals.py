@@ -1,0 +1,142 @@
+"""Why a call is not made, or did not work, in words for the agent that wrote the code."""
+
+from __future__ import annotations
+
+from holdfast.contracts import ErrorObject
+from holdfast.errors import HoldfastError, ModelError
+from holdfast.gate.broker import Settled
+from holdfast.gate.policy import Ruling
+from holdfast.gate.redact import Redactor
+
+# Exceptions of capabilities that the code sees as they are; any other becomes a `RuntimeError`.
+_PASSED = frozenset(
+    (
+        "ArithmeticError",
+        "FileExistsError",
+        "FileNotFoundError",
+        "IndexError",
+        "IsADirectoryError",
+        "KeyError",
+        "LookupError",
+        "NotADirectoryError",
+        "NotImplementedError",
+        "OSError",
+        "PermissionError",
+        "RuntimeError",
+        "TimeoutError",
+        "TypeError",
+        "UnicodeDecodeError",
+        "ValueError",
+        "ZeroDivisionError",
+    )
+)
+
+_WHY = {
+    "approval.timeout": "nobody answered in time",
+    "approval.cancelled": "the question was withdrawn",
+    "missing.approval_dispatcher": "there is nobody to ask",
+    "approval.decision_not_allowed": "the answer was not one that was offered",
+    "approval.extension_self_response": "who asked can't answer",
+}
+
+
+class Refused(Exception):
+    """A call that is not made; `error` is for the code, which sees it as an exception of type `kind`."""
+
+    def __init__(self, error: HoldfastError, *, kind: str | None = None) -> None:
+        super().__init__(error.code)
+        self.error = error
+        self.kind = kind
+
+
+def denied(name: str, ruling: Ruling, *, settled: Settled | None = None) -> ModelError:
+    """The refusal by a rule, or by a person."""
+    if settled is None:
+        return ModelError(
+            "PERMISSION_DENIED",
+            f"`{name}` may not be called like this: {ruling.reason} (rule `{ruling.rule_id}`).",
+            hint="current_policy() tells what is allowed. Do it another way, or go without.",
+        )
+    said = settled.decision
+    code = settled.reason_code
+    words = said.reason if said is not None and said.reason else _WHY.get(code, "a person said no")
+    return ModelError(
+        "PERMISSION_DENIED",
+        f"`{name}` was not approved: {words} ({code}).",
+        hint="Do not ask for the same again; do it another way, or go without.",
+    )
+
+
+def hook_denied(name: str, hook_id: str, code: str, summary: str) -> ModelError:
+    """The refusal by a hook."""
+    return ModelError(
+        "PERMISSION_DENIED",
+        f"`{name}` may not be called like this: {summary or code} (hook `{hook_id}`, {code}).",
+        hint="Do it another way, or go without.",
+    )
+
+
+def unknown_tool(name: str) -> ModelError:
+    """The refusal of a name that is no capability of the session."""
+    return ModelError(
+        "PERMISSION_DENIED",
+        f"There is no capability `{name[:80]}` in this session (rule `default.unknown`).",
+        hint="list_tools() names those there are.",
+    )
+
+
+def not_in_plan(name: str) -> ModelError:
+    """The refusal of a call that the approved plan does not have."""
+    return ModelError(
+        "PERMISSION_DENIED",
+        f"`{name}` with these arguments is not in the approved plan, or was made already.",
+        hint="Make only the calls of the plan; a new dry run makes a new plan.",
+    )
+
+
+def changed(name: str) -> ModelError:
+    """The refusal of an approval for a capability that is not what it was."""
+    return ModelError(
+        "PERMISSION_DENIED",
+        f"`{name}` has changed since it was approved (approval.capability_changed).",
+        hint="Call it again: the new form has to be approved.",
+    )
+
+
+def holds_secret(name: str) -> ModelError:
+    """The refusal of arguments that hold the value of a secret."""
+    return ModelError(
+        "PERMISSION_DENIED",
+        f"An argument of `{name}` holds the value of a secret.",
+        hint="Secrets do not pass through code: capabilities have them in their configuration.",
+    )
+
+
+def timed_out(name: str, timeout_ms: int) -> ModelError:
+    """The end of a call that took too long."""
+    return ModelError(
+        "TIMEOUT_TOOL",
+        f"`{name}` took longer than {timeout_ms} ms.",
+        hint="Ask it for less at a time, or try again later.",
+    )
+
+
+def cancelled(name: str) -> ModelError:
+    """The end of a call whose run was cancelled."""
+    return ModelError("CANCELLED", f"`{name}` was cancelled together with its run.")
+
+
+def redacted(redactor: Redactor, error: ErrorObject) -> ErrorObject:
+    """The error without any secret in it."""
+    return ErrorObject.model_validate(redactor.json(error.model_dump(mode="json")))
+
+
+def failure_of(name: str, why: Exception) -> tuple[ErrorObject, str | None]:
+    """The error of a capability that raised, and the exception the code sees."""
+    if isinstance(why, HoldfastError):
+        return ErrorObject.of(why), None
+    kind = type(why).__name__
+    text = str(why.args[0]) if isinstance(why, KeyError) and why.args else str(why)
+    if kind in _PASSED and type(why).__module__ == "builtins":
+        return ErrorObject(code="TOOL_ERROR", message=text or f"{name} failed: {kind}"), kind
+    return ErrorObject(code="TOOL_ERROR", message=f"{kind}: {text}" if text else kind), None

@@ -1,0 +1,176 @@
+"""One call on its way through the gate, the desk where its run is handled, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from holdfast.contracts import (
+    Budget,
+    CallStatus,
+    Draft,
+    ErrorObject,
+    ExternalCallRecord,
+    Json,
+    PlannedEffect,
+    Provenance,
+    SideEffect,
+)
+from holdfast.errors import HoldfastError
+from holdfast.gate.budgets import Ledger
+from holdfast.gate.executor import Toolbox
+from holdfast.gate.past import Past
+from holdfast.gate.policy import Policy
+from holdfast.journal.pen import Pen
+
+Mood = Literal["working", "asking", "waiting"]
+"""What a call is doing: something; asking a person who is there; or waiting for whoever looks into the inbox."""
+
+
+class Plan(Protocol):
+    """The effects a run was approved for as a whole."""
+
+    def take(self, name: str, request: str) -> bool:
+        """Use up one planned call; False when there is none like it left."""
+        ...
+
+
+@dataclass(slots=True)
+class Desk:
+    """Where the calls of one run are handled: whose they are, what they may do, what records them."""
+
+    session_id: str
+    run_id: str
+    pen: Pen
+    toolbox: Toolbox
+    policy: Policy
+    budget: Budget | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    plan: Plan | None = None
+    dry: list[PlannedEffect] | None = None
+    """Where a dry run lists what it does not do; `None` when it is no dry run."""
+    actor: str = "holdfast"
+    begin: Callable[[], Sequence[Draft]] | None = None
+    """What has to be on record before the first effect: that the run has started."""
+    begun: bool = False
+    """Whether that is on record."""
+    runless: bool = False
+    """Whether its records belong to no run: those of a dry run, whose `run_id` is its plan's."""
+    responses: Mapping[tuple[str, str, str], str] = field(
+        default_factory=dict[tuple[str, str, str], str]
+    )
+    """(subject, hook point, hook id) → digest of an answer that is on record: that hook is not asked again."""
+    handed: int = 0
+    """Counts results in the order in which they were handed to the journal: the order code gets them in."""
+
+    async def append(self, drafts: Sequence[Draft], *, durable: bool) -> None:
+        """Record and wait."""
+        await self.pen.append(self._all(drafts), durable=durable)
+
+    def post(self, drafts: Sequence[Draft]) -> None:
+        """Record without waiting."""
+        everything = self._all(drafts)
+        self.pen.post(len(everything), lambda: everything)
+
+    def tell(self) -> None:
+        """Hand in that the run has started; what goes wrong is told to whoever writes next."""
+        drafts = self._first()
+        if drafts:
+            try:
+                self.pen.post(len(drafts), lambda: drafts)
+            except HoldfastError as failure:
+                self.pen.fail(failure)
+
+    def next_order(self) -> int:
+        """The place of the next result."""
+        self.handed += 1
+        return self.handed
+
+    def _all(self, drafts: Sequence[Draft]) -> list[Draft]:
+        if self.runless:
+            return [draft.model_copy(update={"run_id": None}) for draft in drafts]
+        return [*self._first(), *drafts]
+
+    def _first(self) -> Sequence[Draft]:
+        begin, self.begin = self.begin, None
+        if begin is None:
+            return ()
+        self.begun = True
+        return begin()
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A call on its way out."""
+
+    desk: Desk
+    ordinal: int
+    name: str
+    args: Sequence[Json]
+    kwargs: Mapping[str, Json]
+    provenance: Provenance = Provenance.CODE
+    past: Past | None = None
+    """What is on record of it already, when its run is resumed."""
+    known: bool = False
+    """Whether name and arguments were read from the record itself, because the code stands at this call."""
+    mood: Callable[[Mood], None] = lambda _: None
+    """Told what the call is doing."""
+    ordered: Callable[[int], None] = lambda _: None
+    """Told the place of its result the moment that is fixed."""
+
+    @property
+    def effect_id(self) -> str:
+        """The same whenever this call is made again in its run."""
+        return effect_id(self.desk.run_id, self.ordinal)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the code gets: a value, or an error."""
+
+    record: ExternalCallRecord
+    value: Json = None
+    error: ErrorObject | None = None
+    kind: str | None = None
+    """The built-in exception the code sees, if the error's code does not say it."""
+    fatal: bool = False
+    """Whether the run ends with it, uncaught or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Nobody knows what became of it. The run can't go on from here before somebody says so."""
+
+    effect_id: str
+    name: str
+
+
+def effect_id(run_id: str, ordinal: int) -> str:
+    """The name of a run's nth call."""
+    return f"eff_{run_id.removeprefix('run_')}_{ordinal}"
+
+
+STATUSES = {"PERMISSION_DENIED": CallStatus.DENIED, "TIMEOUT_TOOL": CallStatus.TIMEOUT}
+
+
+def call_record(
+    name: str,
+    side_effect: SideEffect,
+    request: str,
+    *,
+    took: float = 0,
+    response: str | None = None,
+    error: ErrorObject | None = None,
+) -> ExternalCallRecord:
+    """The line about a call in its run's result."""
+    status = CallStatus.OK if error is None else STATUSES.get(error.code, CallStatus.ERROR)
+    return ExternalCallRecord(
+        name=name,
+        side_effect=side_effect,
+        duration_ms=int(took * 1000),
+        status=status,
+        request_digest=request,
+        response_digest=response,
+        error=error,
+    )

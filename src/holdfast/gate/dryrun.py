@@ -1,0 +1,68 @@
+"""What a dry run answers in place of a call it does not make, and the plan that comes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from holdfast.contracts import Json, PlannedEffect
+
+_DEPTH = 8
+_BLANK: dict[str, Json] = {
+    "string": "",
+    "integer": 0,
+    "number": 0,
+    "boolean": False,
+    "null": None,
+}
+
+
+def sample(schema: Mapping[str, Any]) -> Json:
+    """A small value of the shape a schema describes: code that goes on with it finds the fields it expects."""
+    return _sample(schema, schema, 0)
+
+
+def _sample(schema: Any, root: Mapping[str, Any], depth: int) -> Json:
+    if not isinstance(schema, dict) or depth > _DEPTH:
+        return None
+    known = cast("dict[str, Any]", schema)
+    for key in ("const", "default"):
+        if key in known:
+            return known[key]
+    if known.get("enum"):
+        return known["enum"][0]
+    if "$ref" in known:
+        return _sample(_referred(root, str(known["$ref"])), root, depth + 1)
+    for key in ("anyOf", "oneOf", "allOf"):
+        if known.get(key):
+            return _sample(known[key][0], root, depth + 1)
+    kind: Any = known.get("type")
+    if isinstance(kind, list):
+        kind = cast("list[Any]", kind)[0] if kind else None
+    if kind == "object" or "properties" in known:
+        fields: dict[str, Any] = known.get("properties") or {}
+        return {name: _sample(inner, root, depth + 1) for name, inner in fields.items()}
+    return [] if kind == "array" else _BLANK.get(str(kind))
+
+
+def _referred(root: Mapping[str, Any], ref: str) -> Any:
+    found: Any = root
+    for part in ref.removeprefix("#/").split("/"):
+        found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
+    return found
+
+
+class ApprovedPlan:
+    """The calls a run may make because they were approved together; each as often as it was planned."""
+
+    def __init__(self, plan_id: str, effects: Iterable[PlannedEffect]) -> None:
+        self.id = plan_id
+        self._left = Counter((one.name, one.request_digest) for one in effects)
+
+    def take(self, name: str, request: str) -> bool:
+        """Use up one planned call; False when there is none like it left."""
+        if self._left[name, request] <= 0:
+            return False
+        self._left[name, request] -= 1
+        return True

@@ -1,0 +1,389 @@
+"""Act once, and record what came of it.
+
+What is on record decides what may happen next, so the records come first: an intent is on disk before an act that
+changes anything, and the code sees a result only once it is on record. The result of something that must not be
+done twice is on disk before the code goes on: losing it would cost a person's time. Any other is written, which the
+death of this process does not undo; that of a read is handed in, and lands before whatever the code does next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Literal
+
+import anyio
+
+from holdfast.contracts import (
+    Body,
+    CapabilityLimits,
+    Draft,
+    EffectIntent,
+    EffectKind,
+    EffectResult,
+    EffectStatus,
+    ErrorObject,
+    Json,
+    Reserved,
+    SideEffect,
+    canonical_json,
+)
+from holdfast.contracts.effect import EffectAttempt, EffectSeen
+from holdfast.errors import HoldfastError, InternalError, JournalError
+from holdfast.gate._refusals import Refused, cancelled, failure_of, redacted, timed_out
+from holdfast.gate.crossing import Crossing, Doubt, Outcome, call_record
+from holdfast.gate.executor import Context, Executor, Finding
+from holdfast.gate.guards import Guards
+from holdfast.gate.limits import Limiter, RateLimited, check_response
+from holdfast.gate.passing import Passing
+from holdfast.gate.past import Past, stored_json
+from holdfast.gate.recovery import HARMLESS, repeatable
+from holdfast.gate.redact import Redactor
+from holdfast.journal import Journal
+
+_S = EffectStatus
+
+_LOOK_BACK = 5000
+"""Records in which calls of the last minute are looked for."""
+
+
+@dataclass(slots=True)
+class Act:
+    """One attempt to make a call."""
+
+    crossing: Crossing
+    passing: Passing
+    intent: EffectIntent
+    context: Context
+    started: float
+    """When the code asked."""
+    begun: float = 0.0
+    """When the capability was asked."""
+    before: tuple[Draft, ...] = ()
+    """What is recorded together with the result, because nothing had to be on disk before a read."""
+
+    @property
+    def took(self) -> float:
+        """Seconds the capability has taken."""
+        return monotonic() - self.begun
+
+    @property
+    def careful(self) -> bool:
+        """Whether it must not be done twice."""
+        return not repeatable(self.intent)
+
+
+class Execution:
+    """Makes calls that were let through."""
+
+    def __init__(
+        self, journal: Journal, *, limiter: Limiter, guards: Guards, redactor: Redactor
+    ) -> None:
+        self._journal = journal
+        self._limiter = limiter
+        self._guards = guards
+        self._redactor = redactor
+        self._seeded: set[str] = set()
+
+    async def make(self, crossing: Crossing, passing: Passing, started: float) -> Outcome | Doubt:
+        """Intent, execute, result."""
+        intent = passing.intent(crossing)
+        said = Draft.of(intent, run_id=crossing.desk.run_id, bodies=(passing.body,))
+        drafts = (*passing.drafts, said)
+        act = Act(crossing, passing, intent, _context(crossing, 1), started)
+        await self._remember_rate(crossing.name, passing.limits)
+        try:
+            async with self._limiter.slot(crossing.name, passing.limits):
+                if intent.side_effect in HARMLESS:
+                    act.before = drafts
+                else:
+                    await crossing.desk.append(drafts, durable=True)
+                return await self._execute(act)
+        except RateLimited as why:
+            raise self._turned_away(act, why) from None
+
+    async def _remember_rate(self, name: str, limits: CapabilityLimits) -> None:
+        """Count the calls of the last minute that an earlier process made."""
+        if limits.rate_per_min is None or name in self._seeded:
+            return
+        self._seeded.add(name)
+        since = max(0, await self._journal.last_seq() - _LOOK_BACK)
+        times = [
+            record.time
+            async for record in self._journal.read_all(after=since)
+            if record.kind == "effect_intent" and record.payload.get("name") == name
+        ]
+        self._limiter.seed(name, times)
+
+    def _turned_away(self, act: Act, why: RateLimited) -> Refused:
+        """What was set aside is given back; an approval is used up all the same."""
+        desk, reserved = act.crossing.desk, act.passing.reserved
+        if reserved is not None:
+            desk.ledger = desk.ledger.release(reserved)
+        if act.passing.drafts:
+            desk.post(act.passing.drafts)
+        return Refused(why)
+
+    async def repeat(
+        self, crossing: Crossing, passing: Passing, past: Past, reason: str
+    ) -> Outcome | Doubt:
+        """Do it again, under the same id."""
+        assert past.intent is not None
+        attempt = past.attempt + 1
+        again = EffectAttempt(effect_id=past.effect_id, attempt=attempt, reason=reason)
+        act = Act(crossing, passing, past.intent, _context(crossing, attempt), monotonic())
+        async with self._limiter.slot(crossing.name, passing.limits):
+            drafts = [*passing.drafts, Draft.of(again, run_id=crossing.desk.run_id)]
+            await crossing.desk.append(drafts, durable=act.careful)
+            return await self._execute(act)
+
+    async def reconcile(
+        self, crossing: Crossing, passing: Passing, past: Past
+    ) -> Outcome | Doubt | Literal["not_started"]:
+        """Let the capability find out what became of it."""
+        assert past.intent is not None
+        act = Act(crossing, passing, past.intent, _context(crossing, past.attempt), monotonic())
+        act.begun = monotonic()
+        return await self._found_out(act, await self._ask_it(act))
+
+    async def doubt(self, crossing: Crossing, past: Past) -> Doubt:
+        """Record that nobody knows what became of it."""
+        if past.result is None:
+            crossing.desk.post([self._unknown(past.effect_id, crossing.desk.run_id)])
+        return Doubt(past.effect_id, past.name)
+
+    async def again(self, crossing: Crossing, past: Past) -> Outcome:
+        """What the code got when it made this call before."""
+        result = past.result
+        assert result is not None
+        assert past.intent is not None
+        effect, took = past.intent.side_effect, (result.duration_ms or 0) / 1000
+        if result.error is not None:
+            record = call_record(past.name, effect, past.request, took=took, error=result.error)
+            return Outcome(record, error=result.error, kind=result.raised)
+        if not result.content_refs:
+            raise InternalError(f"Effect `{past.effect_id}` has a result without a value.")
+        original = result.content_refs[0]
+        value = await stored_json(self._journal, past.seen or original)
+        executor = crossing.desk.toolbox.get(past.name)
+        if past.seen is None and executor is not None and self._guards.changes_results:
+            value = await self._seen(crossing, executor, value)
+        record = call_record(past.name, effect, past.request, took=took, response=original)
+        return Outcome(record, value)
+
+    def refused(
+        self,
+        crossing: Crossing,
+        body: Body,
+        effect: SideEffect,
+        error: ErrorObject,
+        kind: str | None,
+        started: float,
+    ) -> Outcome:
+        """Record a call that was not made; what the code gets."""
+        request = body.ref.digest
+        executor = crossing.desk.toolbox.get(crossing.name)
+        awaited = executor is not None and executor.capability.asynchronous
+        intent = EffectIntent(
+            effect_id=crossing.effect_id,
+            kind=EffectKind.TOOL_EXECUTION,
+            name=crossing.name,
+            side_effect=effect,
+            ordinal=crossing.ordinal,
+            awaited=awaited,
+            request=request,
+            content_refs=(request,),
+            redacted_summary=f"execute {crossing.name}",
+        )
+        result = EffectResult(
+            effect_id=crossing.effect_id,
+            terminal_status=_S.DENIED_BEFORE_EXECUTION,
+            error=error,
+            raised=kind,
+            redacted_summary=f"{crossing.name} was not executed: {error.code}",
+        )
+        run_id = crossing.desk.run_id
+        crossing.ordered(crossing.desk.next_order())
+        crossing.desk.post(
+            [Draft.of(intent, run_id=run_id, bodies=(body,)), Draft.of(result, run_id=run_id)]
+        )
+        record = call_record(
+            crossing.name, effect, request, took=monotonic() - started, error=error
+        )
+        return Outcome(record, error=error, kind=kind)
+
+    # -- one attempt ----------------------------------------------------------------------------------
+
+    async def _execute(self, act: Act) -> Outcome | Doubt:
+        act.begun = monotonic()
+        timeout = act.passing.limits.timeout_ms
+        value: Json = None
+        try:
+            with anyio.move_on_after(timeout / 1000) as scope:
+                value = await act.passing.executor.execute(act.passing.arguments, act.context)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._cut_off(act, _S.CANCELLED, cancelled(act.crossing.name))
+            raise
+        except Exception as why:  # noqa: BLE001 - whatever a capability raises is for the code to see
+            error, kind = failure_of(act.crossing.name, why)
+            return await self._failed(act, redacted(self._redactor, error), kind)
+        if scope.cancelled_caught:
+            return await self._cut_off(act, _S.TIMED_OUT, timed_out(act.crossing.name, timeout))
+        return await self._gave(act, value)
+
+    async def _gave(self, act: Act, value: Json, *, resolved: str | None = None) -> Outcome:
+        """A value came: check it, record it, and hand it on."""
+        executor, crossing = act.passing.executor, act.crossing
+        try:
+            executor.check_result(value)
+            value = self._redactor.json(value)
+            data = check_response(crossing.name, value, act.passing.limits)
+            body = Body.of(data, role="result", mime="application/json")
+        except HoldfastError as why:
+            error = redacted(self._redactor, ErrorObject.of(why))
+            return await self._failed(act, error, None)
+        await self._record(act, _S.COMPLETED, body=body, resolved=resolved)
+        record = call_record(
+            crossing.name,
+            act.intent.side_effect,
+            act.passing.request,
+            took=monotonic() - act.started,
+            response=body.ref.digest,
+        )
+        if self._guards.changes_results:
+            value = await self._seen(crossing, executor, value)
+        return Outcome(record, value)
+
+    async def _seen(self, crossing: Crossing, executor: Executor, value: Json) -> Json:
+        """What the code is given once hooks have looked at it; on record, so that a replay gives the same."""
+        given = await self._guards.after(crossing, executor, value)
+        body = Body.of(canonical_json(given), role="result", mime="application/json")
+        seen = EffectSeen(
+            effect_id=crossing.effect_id, value=body.ref.digest, rewritten=given != value
+        )
+        draft = Draft.of(seen, run_id=crossing.desk.run_id, bodies=(body,))
+        await crossing.desk.append([draft], durable=False)
+        return given
+
+    async def _failed(
+        self, act: Act, error: ErrorObject, kind: str | None, *, resolved: str | None = None
+    ) -> Outcome:
+        await self._record(act, _S.FAILED, error=error, kind=kind, resolved=resolved)
+        return self._error_outcome(act, error, kind)
+
+    async def _cut_off(self, act: Act, status: EffectStatus, why: HoldfastError) -> Outcome | Doubt:
+        """It took too long, or was cancelled. Of what must not be done twice, that is no answer."""
+        error = ErrorObject.of(why)
+        if not act.careful:
+            await self._record(act, status, error=error)
+            return self._error_outcome(act, error, None)
+        if act.passing.executor.reconciles:
+            found = await self._found_out(act, await self._ask_it(act))
+            if not isinstance(found, str):
+                return found
+            return await self._failed(act, error, None, resolved="reconciled")
+        act.crossing.desk.post([self._unknown(act.crossing.effect_id, act.crossing.desk.run_id)])
+        return Doubt(act.crossing.effect_id, act.crossing.name)
+
+    # -- finding out ----------------------------------------------------------------------------------
+
+    async def _ask_it(self, act: Act) -> Finding:
+        try:
+            with anyio.fail_after(act.passing.limits.timeout_ms / 1000):
+                return await act.passing.executor.reconcile(act.passing.arguments, act.context)
+        except JournalError:
+            raise
+        except Exception:  # noqa: BLE001 - a reconciler that fails has not found out
+            return Finding("unknown")
+
+    async def _found_out(
+        self, act: Act, found: Finding
+    ) -> Outcome | Doubt | Literal["not_started"]:
+        match found.status:
+            case "completed":
+                return await self._gave(act, found.value, resolved="reconciled")
+            case "failed":
+                error = found.error or ErrorObject(
+                    code="TOOL_ERROR", message=f"`{act.crossing.name}` did not happen."
+                )
+                return await self._failed(act, error, None, resolved="reconciled")
+            case "not_started":
+                return "not_started"
+            case _:
+                effect_id, run_id = act.crossing.effect_id, act.crossing.desk.run_id
+                act.crossing.desk.post([self._unknown(effect_id, run_id)])
+                return Doubt(effect_id, act.crossing.name)
+
+    def _unknown(self, effect_id: str, run_id: str) -> Draft:
+        result = EffectResult(
+            effect_id=effect_id,
+            terminal_status=_S.UNKNOWN,
+            reconciliation_ref=f"effect:{effect_id}",
+            redacted_summary="nobody knows whether it happened",
+        )
+        return Draft.of(result, run_id=run_id)
+
+    # -- records --------------------------------------------------------------------------------------
+
+    async def _record(
+        self,
+        act: Act,
+        status: EffectStatus,
+        *,
+        body: Body | None = None,
+        error: ErrorObject | None = None,
+        kind: str | None = None,
+        resolved: str | None = None,
+    ) -> None:
+        """Record the result; from here on, its place among the results of the run is fixed."""
+        crossing, context = act.crossing, act.context
+        desk = crossing.desk
+        spent = self._settle(act)
+        result = EffectResult(
+            effect_id=crossing.effect_id,
+            terminal_status=status,
+            external_operation_id=context.external_id,
+            error=error,
+            raised=kind,
+            attempt=context.attempt if context.attempt > 1 else None,
+            resolved=resolved,
+            spent=spent,
+            duration_ms=int(act.took * 1000),
+            content_refs=(body.ref.digest,) if body else (),
+            redacted_summary=f"{crossing.name} {status.value}",
+        )
+        draft = Draft.of(result, run_id=desk.run_id, bodies=(body,) if body else ())
+        crossing.ordered(desk.next_order())
+        if act.before:
+            desk.post([*act.before, draft])
+        else:
+            await desk.append([draft], durable=act.careful)
+
+    def _settle(self, act: Act) -> Reserved | None:
+        reserved, desk = act.passing.reserved, act.crossing.desk
+        if reserved is None:
+            return None
+        cost = act.context.cost_micros
+        spent = Reserved(
+            calls=1,
+            cost_micros=reserved.cost_micros if cost is None else max(0, cost),
+            wall_ms=int(act.took * 1000),
+        )
+        desk.ledger = desk.ledger.settle(reserved, spent)
+        return spent
+
+    def _error_outcome(self, act: Act, error: ErrorObject, kind: str | None) -> Outcome:
+        record = call_record(
+            act.crossing.name,
+            act.intent.side_effect,
+            act.passing.request,
+            took=monotonic() - act.started,
+            error=error,
+        )
+        return Outcome(record, error=error, kind=kind)
+
+
+def _context(crossing: Crossing, attempt: int) -> Context:
+    desk = crossing.desk
+    return Context(crossing.effect_id, attempt, desk.session_id, desk.run_id, actor=desk.actor)

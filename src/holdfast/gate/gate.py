@@ -1,0 +1,317 @@
+"""The only door to the outside world. Everything that crosses it takes this path, in this order:
+
+    resolve      is there such a capability, in this session's set?
+    validate     arguments against the schema, size
+    hooks        before: may deny, rewrite (validated again), demand approval
+    policy       allow / ask / deny on the final arguments; the matched rule is recorded
+    approval     a grant, an approved plan, or a person; may park the run
+    budget       reserve calls, money, time; rate and concurrency
+    intent       durable before the act, for every effect that is not a pure read
+    execute      deadline, cancellation, idempotency key = effect id
+    validate     result schema, size, redaction
+    result       recorded; then, and only then, the caller sees it
+    hooks        after: may rewrite what the caller sees (the result on record stays)
+
+Up to the budget it is decided here, from the intent on in `execution.py`. A call that is refused anywhere on the way
+is on record too, as an effect that was denied before it was executed, so that a replayed run sees the same refusal.
+A call of a resumed run starts where its records end (`Crossing.past`); what is done about an effect of which only
+the intent is known is the table in `recovery.py`.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from holdfast.contracts import (
+    Body,
+    Draft,
+    ErrorObject,
+    Json,
+    PlannedEffect,
+    Reserved,
+    Risk,
+    SideEffect,
+    Verdict,
+    canonical_json,
+)
+from holdfast.contracts.payload import ApprovalPreapproved
+from holdfast.errors import CallerError, HoldfastError, ModelError, OperatorError
+from holdfast.gate._refusals import (
+    Refused,
+    changed,
+    denied,
+    holds_secret,
+    not_in_plan,
+    redacted,
+    unknown_tool,
+)
+from holdfast.gate.asking import Asking
+from holdfast.gate.crossing import Crossing, Doubt, Outcome, call_record
+from holdfast.gate.dryrun import sample
+from holdfast.gate.execution import Execution
+from holdfast.gate.executor import Executor
+from holdfast.gate.guards import Guards
+from holdfast.gate.limits import Limiter, check_request
+from holdfast.gate.passing import Passing
+from holdfast.gate.past import Past, mismatch, stored_json
+from holdfast.gate.policy import Call, Ruling
+from holdfast.gate.recovery import HARMLESS, Action, action
+from holdfast.gate.redact import Redactor
+from holdfast.journal import Journal
+
+
+class Gate:
+    """Lets calls through. One for a runtime: what belongs to a run is at its desk, the rest is in the journal."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        asking: Asking,
+        guards: Guards,
+        limiter: Limiter,
+        redactor: Redactor,
+    ) -> None:
+        self.journal = journal
+        self.redactor = redactor
+        self.guards = guards
+        self._asking = asking
+        self._execution = Execution(journal, limiter=limiter, guards=guards, redactor=redactor)
+
+    async def perform(self, crossing: Crossing) -> Outcome | Doubt:
+        """Make a call, or say why not. What is raised is not for the code: the journal, the operator, a bug."""
+        started, past = monotonic(), crossing.past
+        executor = crossing.desk.toolbox.get(crossing.name)
+        if past is not None:
+            await self._check_same(crossing, executor, past)
+            if past.answered:
+                return await self._execution.again(crossing, past)
+        try:
+            if executor is None:
+                raise Refused(unknown_tool(crossing.name))
+            if past is not None and past.intent is not None:
+                return await self._recover(crossing, executor, past)
+            passing = await self._admit(crossing, executor)
+            if isinstance(passing, Outcome):
+                return passing
+            return await self._execution.make(crossing, passing, started)
+        except Refused as refused:
+            return self._refuse(crossing, executor, refused, started)
+
+    # -- may it? --------------------------------------------------------------------------------------
+
+    async def _admit(self, crossing: Crossing, executor: Executor) -> Passing | Outcome:
+        """Validate, hooks, policy, approval, budget."""
+        past = crossing.past
+        wanted: Risk | None = None
+        if past is None:
+            arguments = self._validated(crossing, executor)
+            request = _json_body(arguments).ref.digest
+            try:
+                arguments, wanted = await self.guards.before(crossing, executor, arguments)
+            except ModelError as why:
+                raise Refused(why) from None
+        else:  # it was asked about before: the arguments are those that were shown
+            arguments, request = await self._shown(past), past.request
+        ruling = self._ruling(crossing, executor, arguments)
+        passing = Passing(executor, arguments, request, _json_body(arguments), ruling)
+        try:
+            check_request(crossing.name, arguments, ruling.limits)
+        except ModelError as why:
+            raise Refused(why, kind="ValueError") from None
+        instead = self._planned(crossing, passing)
+        if instead is not None:
+            return instead
+        await self._approve(crossing, passing, wanted)
+        self._reserve(crossing, passing)
+        return passing
+
+    def _validated(self, crossing: Crossing, executor: Executor) -> dict[str, Json]:
+        try:
+            arguments = executor.bind(crossing.args, crossing.kwargs)
+            executor.check(arguments)
+            check_request(crossing.name, arguments, executor.capability.limits)
+        except CallerError as why:
+            raise Refused(why, kind="TypeError") from None
+        except ModelError as why:
+            raise Refused(why, kind="ValueError") from None
+        if self.redactor.json(arguments) != arguments:
+            raise Refused(holds_secret(crossing.name))
+        return arguments
+
+    async def _shown(self, past: Past) -> dict[str, Json]:
+        arguments = await stored_json(self.journal, past.arguments)
+        if not isinstance(arguments, dict):
+            raise OperatorError(
+                "REPLAY_MISMATCH",
+                f"Call {past.ordinal} has no arguments on record; nothing was done.",
+                hint="The journal is not what it was: run `holdfast journal verify`.",
+            )
+        return arguments
+
+    def _ruling(self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]) -> Ruling:
+        desk = crossing.desk
+        return desk.policy.decide(
+            Call(
+                tool=crossing.name,
+                capability=executor.capability,
+                arguments=arguments,
+                session_id=desk.session_id,
+                provenance=crossing.provenance,
+            )
+        )
+
+    def _planned(self, crossing: Crossing, passing: Passing) -> Outcome | None:
+        """What a dry run does in place of a call that is more than a read."""
+        ruling, dry = passing.ruling, crossing.desk.dry
+        if dry is not None:
+            reads = passing.capability.side_effect in HARMLESS
+            if not reads or ruling.verdict is not Verdict.ALLOW:
+                dry.append(_planned_effect(crossing, passing))
+                if ruling.verdict is not Verdict.DENY:
+                    return _pretended(crossing, passing)
+        if ruling.verdict is Verdict.DENY:
+            raise Refused(denied(crossing.name, ruling))
+        return None
+
+    async def _approve(self, crossing: Crossing, passing: Passing, wanted: Risk | None) -> None:
+        """A plan, a grant, or a person; nobody, where policy says so and no hook wants more."""
+        plan, ruling, capability = crossing.desk.plan, passing.ruling, passing.capability
+        if plan is not None and capability.side_effect not in HARMLESS:
+            if not plan.take(crossing.name, passing.request):
+                raise Refused(not_in_plan(crossing.name))
+            return
+        asked = crossing.past.approval if crossing.past is not None else None
+        if ruling.verdict is not Verdict.ASK and wanted is None and asked is None:
+            return
+        risk = wanted or ruling.risk
+        if asked is not None:
+            risk = asked.risk
+            if asked.capability != capability.digest:
+                raise Refused(changed(crossing.name))
+        elif await self._granted(crossing, passing, risk):
+            return
+        await self._ask(crossing, passing, risk)
+
+    async def _granted(self, crossing: Crossing, passing: Passing, risk: Risk) -> bool:
+        grant = await self._asking.granted(crossing, risk, passing.capability, passing.body)
+        if grant is None:
+            return False
+        passing.grant_id = grant.id
+        used = ApprovalPreapproved(effect_id=crossing.effect_id, grant_id=grant.id)
+        passing.drafts.append(Draft.of(used, run_id=crossing.desk.run_id))
+        return True
+
+    async def _ask(self, crossing: Crossing, passing: Passing, risk: Risk) -> None:
+        try:
+            settled = await self._asking.ask(
+                crossing,
+                passing.ruling,
+                passing.capability,
+                passing.body,
+                passing.request,
+                risk=risk,
+            )
+        except ModelError as why:  # a hook does not want it asked
+            raise Refused(why) from None
+        passing.drafts.extend(settled.drafts)
+        if not settled.releases:
+            crossing.desk.post(passing.drafts)
+            raise Refused(denied(crossing.name, passing.ruling, settled=settled))
+        passing.approval_id = settled.request.id if settled.request else None
+
+    def _reserve(self, crossing: Crossing, passing: Passing) -> None:
+        desk = crossing.desk
+        if desk.budget is None:
+            return
+        passing.shorten(desk.ledger.left(desk.budget).get("wall_ms"))
+        cost = passing.capability.cost_micros
+        wanted = Reserved(calls=1, cost_micros=cost, wall_ms=passing.limits.timeout_ms)
+        try:
+            desk.ledger = desk.ledger.reserve(desk.budget, wanted)
+        except HoldfastError as why:
+            if passing.drafts:  # the approval is used up all the same
+                desk.post(passing.drafts)
+            raise Refused(why) from None
+        passing.reserved = wanted
+
+    # -- what was -------------------------------------------------------------------------------------
+
+    async def _recover(self, crossing: Crossing, executor: Executor, past: Past) -> Outcome | Doubt:
+        """Only the intent is known."""
+        assert past.intent is not None
+        arguments = await self._shown(past)
+        passing = Passing(
+            executor,
+            arguments,
+            past.request,
+            _json_body(arguments),
+            self._ruling(crossing, executor, arguments),
+            reserved=past.intent.reserved,
+        )
+        released = past.released > past.attempt
+        what = action(past.intent, reconciles=executor.reconciles, released=released)
+        if passing.ruling.verdict is Verdict.DENY and what is Action.REPEAT:
+            what = Action.ASK  # it may not be done now, and nobody knows whether it was done
+        if what is Action.RECONCILE:
+            found = await self._execution.reconcile(crossing, passing, past)
+            if found != "not_started":
+                return found
+            return await self._execution.repeat(crossing, passing, past, "not_started")
+        if what is Action.REPEAT:
+            reason = "released" if released else "recovered"
+            return await self._execution.repeat(crossing, passing, past, reason)
+        return await self._execution.doubt(crossing, past)
+
+    async def _check_same(self, crossing: Crossing, executor: Executor | None, past: Past) -> None:
+        """Refuse a replay that asks for something else than it did."""
+        if crossing.known:  # it was read from the record itself
+            return
+        now = _as_asked(crossing, executor)
+        if crossing.name != past.name or _json_body(now).ref.digest != past.request:
+            then = await stored_json(self.journal, past.arguments)
+            raise mismatch(past, crossing.name, then=then, now=now)
+
+    def _refuse(
+        self, crossing: Crossing, executor: Executor | None, refused: Refused, started: float
+    ) -> Outcome:
+        """Record that a call was not made, and why; what the code gets."""
+        error = redacted(self.redactor, ErrorObject.of(refused.error))
+        asked = self.redactor.json(_as_asked(crossing, executor))
+        effect = executor.capability.side_effect if executor else SideEffect.NONE
+        body = _json_body(asked)
+        return self._execution.refused(crossing, body, effect, error, refused.kind, started)
+
+
+def _as_asked(crossing: Crossing, executor: Executor | None) -> dict[str, Json]:
+    """The arguments by name, as the code gave them; as they came, where that fits no way."""
+    try:
+        if executor is not None:
+            return executor.bind(crossing.args, crossing.kwargs)
+    except HoldfastError:
+        pass
+    return {"args": [*crossing.args], "kwargs": dict(crossing.kwargs)}
+
+
+def _planned_effect(crossing: Crossing, passing: Passing) -> PlannedEffect:
+    return PlannedEffect(
+        ordinal=crossing.ordinal,
+        name=crossing.name,
+        arguments=passing.arguments,
+        side_effect=passing.capability.side_effect,
+        verdict=passing.ruling.verdict.value,
+        rule=passing.ruling.rule_id,
+        request_digest=passing.request,
+    )
+
+
+def _pretended(crossing: Crossing, passing: Passing) -> Outcome:
+    """What the code of a dry run gets: a value of the right shape."""
+    capability = passing.capability
+    crossing.ordered(crossing.desk.next_order())
+    record = call_record(crossing.name, capability.side_effect, passing.request)
+    return Outcome(record, sample(capability.output_schema))
+
+
+def _json_body(value: Json) -> Body:
+    return Body.of(canonical_json(value), role="arguments", mime="application/json")

@@ -1,0 +1,199 @@
+"""The gate's side of the hooks: what they are shown, and what their answers do to a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from holdfast.contracts import Draft, Json, Risk
+from holdfast.contracts.hook import HookPoint
+from holdfast.contracts.hook_response import HookResponse, Refusal
+from holdfast.errors import ModelError
+from holdfast.gate._hook_firing import Consider, Fired
+from holdfast.gate._hook_view import View, apply, guard
+from holdfast.gate._refusals import hook_denied
+from holdfast.gate.broker import Settled
+from holdfast.gate.crossing import Crossing, Desk
+from holdfast.gate.executor import Executor
+from holdfast.gate.hooks import Hooks
+from holdfast.gate.limits import check_request, check_response
+from holdfast.gate.past import stored_json
+from holdfast.journal import Journal
+
+_P = HookPoint
+_RUNS = (_P.RUN_STARTING, _P.ON_RUN_CANCEL_REQUESTED, _P.BEFORE_RUN_COMPLETE, _P.AFTER_RUN_TERMINAL)
+
+HOOKS = "holdfast:hooks"
+"""The stream of what hooks did after a run was over. Nobody leases it."""
+
+
+class Guards:
+    """Asks the hooks at each point of the gate."""
+
+    def __init__(self, journal: Journal, hooks: Hooks) -> None:
+        self._journal = journal
+        self._hooks = hooks
+
+    async def before(
+        self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Risk | None]:
+        """The arguments as hooks leave them, and the risk if one wants a person asked."""
+        if not self._hooks.any(_P.BEFORE_TOOL_CALL):
+            return arguments, None
+        capability = executor.capability
+
+        def consider(view: View, response: HookResponse) -> View:
+            guard(view, response)
+            new = apply(view, response)
+            if new.arguments is not view.arguments and new.arguments is not None:
+                executor.check(new.arguments)
+                check_request(capability.name, dict(new.arguments), capability.limits)
+            return new
+
+        view = View(
+            summary=f"before tool call: {capability.name}",
+            effect_id=crossing.effect_id,
+            tool=capability.name,
+            side_effect=capability.side_effect,
+            risk=capability.harm,
+            arguments=arguments,
+        )
+        fired = await self._fire(crossing, _P.BEFORE_TOOL_CALL, view, consider)
+        final = dict(fired.view.arguments or {})
+        return final, (fired.view.risk or capability.harm) if fired.wants_approval else None
+
+    async def after(self, crossing: Crossing, executor: Executor, value: Json) -> Json:
+        """What the code is given in place of the result."""
+        capability = executor.capability
+
+        def consider(view: View, response: HookResponse) -> View:
+            guard(view, response)
+            new = apply(view, response)
+            executor.check_result(new.result)
+            check_response(capability.name, new.result, capability.limits)
+            return new
+
+        view = View(
+            summary=f"after tool call: {capability.name}",
+            effect_id=crossing.effect_id,
+            tool=capability.name,
+            side_effect=capability.side_effect,
+            result=value,
+        )
+        fired = await self._fire(crossing, _P.AFTER_TOOL_CALL, view, consider)
+        return fired.view.result
+
+    @property
+    def changes_results(self) -> bool:
+        """Whether hooks look at results at all."""
+        return self._hooks.any(_P.AFTER_TOOL_CALL)
+
+    async def before_asking(self, crossing: Crossing, view: View) -> View:
+        """The question as hooks leave it. They raise the risk, never lower it."""
+        if not self._hooks.any(_P.BEFORE_APPROVAL_REQUEST):
+            return view
+        fired = await self._fire(crossing, _P.BEFORE_APPROVAL_REQUEST, view, None)
+        return fired.view
+
+    async def after_asking(self, crossing: Crossing, view: View, settled: Settled) -> None:
+        """Tell observers how asking ended."""
+        if self._hooks.any(_P.AFTER_APPROVAL_DECISION):
+            told = replace(view, summary=f"approval {settled.status.value}", terminal=True)
+            await self._fire(crossing, _P.AFTER_APPROVAL_DECISION, told, None)
+
+    # -- points of a run ------------------------------------------------------------------------------
+
+    @property
+    def runs(self) -> bool:
+        """Whether hooks look at runs as such."""
+        return any(self._hooks.any(point) for point in _RUNS)
+
+    async def run_starts(self, desk: Desk) -> None:
+        """Raises `PERMISSION_DENIED` when a hook does not let the run start."""
+        await self._fire_run(desk, _P.RUN_STARTING, "run starting")
+
+    async def run_cancelled(self, desk: Desk) -> None:
+        """Tell hooks that the run is to be cancelled; they can't prevent it."""
+        await self._fire_run(desk, _P.ON_RUN_CANCEL_REQUESTED, "run cancel requested")
+
+    async def run_completes(self, desk: Desk) -> None:
+        """Raises when a hook does not let the run complete."""
+        await self._fire_run(desk, _P.BEFORE_RUN_COMPLETE, "before run complete")
+
+    async def run_over(self, session_id: str, run_id: str, status: str) -> None:
+        """Tell observers that a run is over."""
+        if not self._hooks.any(_P.AFTER_RUN_TERMINAL):
+            return
+        await self._hooks.fire(
+            _P.AFTER_RUN_TERMINAL,
+            View(summary=f"run over: {status}", terminal=True),
+            run_id=run_id,
+            session_id=session_id,
+            subject=run_id,
+            record=self._aside,
+        )
+
+    async def _aside(self, drafts: list[Draft]) -> None:
+        """A run that is over takes no more records: what its observers did goes elsewhere."""
+        rest = [draft.model_copy(update={"run_id": None}) for draft in drafts]
+        await self._journal.append(HOOKS, rest, durable=False)
+
+    async def _fire_run(self, desk: Desk, point: HookPoint, summary: str) -> None:
+        if not self._hooks.any(point):
+            return
+
+        async def record(drafts: list[Draft]) -> None:
+            await desk.append(drafts, durable=False)
+
+        fired = await self._hooks.fire(
+            point,
+            View(summary=summary),
+            run_id=desk.run_id,
+            session_id=desk.session_id,
+            subject=desk.run_id,
+            record=record,
+        )
+        refusal = fired.denied
+        if refusal is not None:
+            said = refusal.payload
+            why = said.summary or said.code if isinstance(said, Refusal) else ""
+            raise ModelError(
+                "PERMISSION_DENIED",
+                f"Hook `{fired.denied_by}` stopped the run: {why}.",
+                hint="Ask whoever runs this holdfast.",
+            )
+
+    async def _fire(
+        self, crossing: Crossing, point: HookPoint, view: View, consider: Consider | None
+    ) -> Fired:
+        desk = crossing.desk
+
+        async def record(drafts: list[Draft]) -> None:
+            await desk.append(drafts, durable=False)
+
+        fired = await self._hooks.fire(
+            point,
+            view,
+            run_id=desk.run_id,
+            session_id=desk.session_id,
+            subject=crossing.effect_id,
+            record=record,
+            consider=consider,
+            restored=await self._restored(crossing, point),
+        )
+        refusal = fired.denied
+        if refusal is not None:
+            said = refusal.payload
+            code, summary = "hook.denied", ""
+            if isinstance(said, Refusal):
+                code, summary = said.code, said.summary
+            raise hook_denied(crossing.name, fired.denied_by or "", code, summary)
+        return fired
+
+    async def _restored(self, crossing: Crossing, point: HookPoint) -> Mapping[str, HookResponse]:
+        found: dict[str, HookResponse] = {}
+        for (subject, at, hook_id), digest in crossing.desk.responses.items():
+            if subject == crossing.effect_id and at == point.value:
+                said = await stored_json(self._journal, digest)
+                found[hook_id] = HookResponse.model_validate(said)
+        return found

@@ -1,0 +1,169 @@
+"""The five limits of a capability: size of arguments and result, time, how many at once, how often.
+
+A limiter belongs to one process and one event loop, and counts by the name of the capability, whoever calls it.
+`concurrency` makes callers wait, in the order in which they came; `rate_per_min` refuses, because a minute is
+longer than code should hang. The times of the last minute's calls are on record as intents, so the window holds
+across a restart: `seed` takes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from holdfast.contracts import CapabilityLimits, Json, canonical_json
+from holdfast.errors import ModelError
+
+MINUTE = 60_000
+"""Milliseconds: the window of `rate_per_min`."""
+
+
+def check_request(name: str, arguments: Mapping[str, Json], limits: CapabilityLimits) -> bytes:
+    """The canonical arguments; raises `REQUEST_TOO_LARGE` when they are longer than allowed."""
+    data = canonical_json(arguments)
+    if len(data) > limits.max_request_bytes:
+        raise ModelError(
+            "REQUEST_TOO_LARGE",
+            f"The arguments of `{name}` are {len(data)} bytes, {limits.max_request_bytes} are allowed.",
+            hint="Pass less, or split it over several calls.",
+        )
+    return data
+
+
+def check_response(name: str, value: Json, limits: CapabilityLimits) -> bytes:
+    """The canonical result; raises `RESPONSE_TOO_LARGE` when it is longer than allowed."""
+    data = canonical_json(value)
+    if len(data) > limits.max_response_bytes:
+        raise ModelError(
+            "RESPONSE_TOO_LARGE",
+            f"The result of `{name}` is {len(data)} bytes, {limits.max_response_bytes} are allowed.",
+            hint="Ask for less: a smaller range, fewer rows, one page.",
+        )
+    return data
+
+
+@contextmanager
+def deadline(name: str, limits: CapabilityLimits) -> Generator[None]:
+    """Cancel what is inside when its time is up, and raise `TIMEOUT_TOOL`.
+
+    What ended just in time keeps its result; a `TimeoutError` of the capability's own stays what it is.
+    """
+    with anyio.move_on_after(limits.timeout_ms / 1000) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise ModelError(
+            "TIMEOUT_TOOL",
+            f"`{name}` took longer than {limits.timeout_ms} ms and was stopped.",
+            hint="Ask for less at a time; whether it had an effect is not known.",
+        )
+
+
+class RateLimited(ModelError):
+    """The capability was called as often as it may be."""
+
+    def __init__(self, name: str, rate: int, wait_ms: int) -> None:
+        super().__init__(
+            "RATE_LIMITED",
+            f"`{name}` was called {rate} times within a minute, which is all it may be.",
+            hint=f"Call it again in {math.ceil(wait_ms / 1000)} s.",
+        )
+        self.wait_ms = wait_ms
+        """How long until a call would pass."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    concurrency: int
+    turn: anyio.Event = field(default_factory=anyio.Event)
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What is known about one capability."""
+
+    running: int = 0
+    waiting: deque[_Waiter] = field(default_factory=deque[_Waiter])
+    seeded: list[int] = field(default_factory=list[int])
+    times: deque[int] = field(default_factory=deque[int])
+
+    def add(self, now: int) -> None:
+        """One more call; those older than a minute are forgotten."""
+        while self.times and self.times[0] <= now - MINUTE:
+            self.times.popleft()
+        self.times.append(now)
+
+    def recent(self, now: int) -> list[int]:
+        """The times of the calls of the last minute, oldest first."""
+        # A clock that was set back must not make anybody wait longer than the window.
+        every = (min(time, now) for time in (*self.seeded, *self.times))
+        return sorted(time for time in every if time > now - MINUTE)
+
+
+class Limiter:
+    """Who may call a capability now, who waits, and who is refused."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._born = clock()
+        self._counts: dict[str, _Counts] = {}
+
+    def seed(self, name: str, times: Iterable[int]) -> None:
+        """Let calls count that were made before this limiter was: unix milliseconds, from the journal.
+
+        Replaces what was seeded before; later times are left out, since this limiter saw those calls itself.
+        """
+        self._of(name).seeded = [time for time in times if time <= self._born]
+
+    @asynccontextmanager
+    async def slot(self, name: str, limits: CapabilityLimits) -> AsyncGenerator[None]:
+        """Wait for a turn, and hold it inside; raises `RATE_LIMITED` when the turn comes too soon."""
+        counts = self._of(name)
+        await _enter(counts, limits.concurrency)
+        try:
+            self._count(name, counts, limits.rate_per_min)
+            yield
+        finally:
+            counts.running -= 1
+            _wake(counts)
+
+    def _of(self, name: str) -> _Counts:
+        return self._counts.setdefault(name, _Counts())
+
+    def _count(self, name: str, counts: _Counts, rate: int | None) -> None:
+        now = self._clock()
+        if rate is not None:
+            recent = counts.recent(now)
+            if len(recent) >= rate:
+                raise RateLimited(name, rate, recent[-rate] + MINUTE - now)
+        counts.add(now)
+
+
+async def _enter(counts: _Counts, concurrency: int) -> None:
+    if not counts.waiting and counts.running < concurrency:
+        counts.running += 1
+        return
+    waiter = _Waiter(concurrency)
+    counts.waiting.append(waiter)
+    try:
+        await waiter.turn.wait()
+    except (
+        BaseException
+    ):  # Cancelled, before or after its turn was given: either way it takes no place.
+        if waiter.turn.is_set():
+            counts.running -= 1
+        else:
+            counts.waiting.remove(waiter)
+        _wake(counts)
+        raise
+
+
+def _wake(counts: _Counts) -> None:
+    """Give turns to those who wait, in order. The first one blocks the rest, also if its limit is the smaller."""
+    while counts.waiting and counts.running < counts.waiting[0].concurrency:
+        counts.running += 1
+        counts.waiting.popleft().turn.set()

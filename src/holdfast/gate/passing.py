@@ -1,0 +1,76 @@
+"""A call that may be made: what it is called with, who let it pass, and what is set aside for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from holdfast.contracts import (
+    Body,
+    Capability,
+    CapabilityLimits,
+    Draft,
+    EffectIntent,
+    EffectKind,
+    Json,
+    Reserved,
+)
+from holdfast.gate.crossing import Crossing
+from holdfast.gate.executor import Executor
+from holdfast.gate.policy import Ruling
+
+
+@dataclass(slots=True)
+class Passing:
+    """A call that may be made."""
+
+    executor: Executor
+    arguments: dict[str, Json]
+    """The final ones."""
+    request: str
+    """The digest of what the code asked for."""
+    body: Body
+    """The arguments as they are recorded."""
+    ruling: Ruling
+    drafts: list[Draft] = field(default_factory=list[Draft])
+    """What is to be recorded together with the intent."""
+    approval_id: str | None = None
+    grant_id: str | None = None
+    reserved: Reserved | None = None
+
+    @property
+    def capability(self) -> Capability:
+        """What is called."""
+        return self.executor.capability
+
+    @property
+    def limits(self) -> CapabilityLimits:
+        """What the call may use."""
+        return self.ruling.limits
+
+    def shorten(self, left_ms: int | None) -> None:
+        """Give it no more time than the session's budget has left."""
+        if left_ms is not None and left_ms < self.limits.timeout_ms:
+            limits = self.limits.model_copy(update={"timeout_ms": max(1, left_ms)})
+            self.ruling = replace(self.ruling, limits=limits)
+
+    def intent(self, crossing: Crossing) -> EffectIntent:
+        """What is about to happen."""
+        capability = self.capability
+        return EffectIntent(
+            effect_id=crossing.effect_id,
+            kind=EffectKind.TOOL_EXECUTION,
+            name=crossing.name,
+            side_effect=capability.side_effect,
+            idempotent=capability.idempotent,
+            reconcilable=self.executor.reconciles,
+            ordinal=crossing.ordinal,
+            awaited=capability.asynchronous,
+            request=self.request,
+            capability=capability.digest,
+            approval_id=self.approval_id,
+            grant_id=self.grant_id,
+            reserved=self.reserved,
+            policy_refs=self.ruling.rule_ids,
+            content_refs=(self.body.ref.digest,),
+            redacted_summary=f"execute {crossing.name}",
+        )

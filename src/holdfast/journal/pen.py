@@ -1,0 +1,138 @@
+"""The pen of one stream: the lease to write to it, and where it stands.
+
+Several tasks may write with one pen. What they hand in keeps its order, and each says at which position it expects
+to land, so the first write that fails makes all those after it fail too: nothing lands behind a hole. From then on
+the pen is `lost`, until it is taken again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+import anyio
+
+from holdfast.contracts import Draft
+from holdfast.errors import Conflict, LeaseHeld, StaleEpoch
+from holdfast.journal.log import Appended, Journal, Lease
+
+LEASE_MS = 3000
+"""How long a lease lasts unless it is renewed; what a dead process can hold a stream up."""
+
+LOST = -1
+"""The position of a stream we no longer know: look before writing."""
+
+_POLL = 0.02
+_MARGIN = LEASE_MS / 2000
+
+
+class Pen:
+    """Writes one stream, under a lease."""
+
+    __slots__ = ("_failure", "_fresh_until", "_journal", "_lease", "_owner", "pos", "stream")
+
+    def __init__(self, journal: Journal, stream: str, owner: str) -> None:
+        self.stream = stream
+        self.pos = LOST
+        """Where the stream will stand once all that was handed in is written."""
+        self._journal = journal
+        self._owner = owner
+        self._lease: Lease | None = None
+        self._fresh_until = 0.0
+        self._failure: BaseException | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether we have the lease, as far as we know."""
+        return self._lease is not None
+
+    # -- the lease ------------------------------------------------------------------------------------
+
+    async def take(self, deadline: float) -> bool:
+        """Make sure that we hold the lease for a while; whether others may have written since we last did.
+
+        Raises `LeaseHeld` when somebody else has it until `deadline`, and what could not be written before.
+        """
+        self.raise_failure()
+        now = monotonic()
+        if self._lease is not None and self.pos != LOST and now < self._fresh_until - _MARGIN:
+            return False
+        lease = await self._claim(deadline)
+        self._lease = lease
+        self._fresh_until = monotonic() + LEASE_MS / 1000 - (monotonic() - now)
+        moved = lease.pos != self.pos
+        self.pos = lease.pos
+        return moved
+
+    async def _claim(self, deadline: float) -> Lease:
+        while True:
+            try:
+                return await self._journal.claim(self.stream, self._owner, ttl_ms=LEASE_MS)
+            except LeaseHeld:
+                if monotonic() >= deadline:
+                    raise
+                await anyio.sleep(_POLL)
+
+    async def renew(self) -> None:
+        """Make the lease last; when it was lost, the next write is refused."""
+        lease = self._lease
+        if lease is None:
+            return
+        try:
+            fresh_until = monotonic() + LEASE_MS / 1000
+            await self._journal.renew(lease, ttl_ms=LEASE_MS)
+            self._fresh_until = fresh_until
+        except Conflict:
+            self._lease = None
+
+    async def release(self) -> None:
+        """Give the stream back."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            await self._journal.release(lease)
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    async def append(self, drafts: Sequence[Draft], *, durable: bool = False) -> Appended:
+        """Write records and wait for it; with `durable`, for the disk."""
+        lease = self._held()
+        at = self.pos
+        self.pos = at + len(drafts)
+        try:
+            return await self._journal.append(
+                self.stream, drafts, expected_pos=at, epoch=lease.epoch, durable=durable
+            )
+        except BaseException as failure:
+            self.fail(failure)
+            raise
+
+    def post(self, count: int, make: Callable[[], Sequence[Draft]]) -> None:
+        """Hand `count` records in; whoever writes next hears of a failure."""
+        lease = self._held()
+        at = self.pos
+        self.pos = at + count
+        self._journal.post(self.stream, make, failed=self.fail, expected_pos=at, epoch=lease.epoch)
+
+    def fail(self, failure: BaseException) -> None:
+        """Something was not written, or we do not know: nothing more is written before somebody looked."""
+        self._failure = self._failure or failure
+        self.pos = LOST
+
+    def raise_failure(self) -> None:
+        """Raise what could not be written; once."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self.pos = LOST
+            raise failure
+
+    def lose(self) -> None:
+        """Forget where the stream stands: look before the next write."""
+        self.pos = LOST
+        self._failure = None
+
+    def _held(self) -> Lease:
+        if self._failure is not None:
+            raise self._failure
+        if self._lease is None or self.pos == LOST:
+            raise StaleEpoch(self.stream, None, 0, "that lost its lease")
+        return self._lease

@@ -1,0 +1,353 @@
+"""One run, from where it stands to its end, or to where nothing can go on without somebody.
+
+The code stands at a call, or awaits several. Each call is a task of its own that takes it through the gate, so what
+is awaited together is under way together, and while one of them waits for a person the others go on.
+
+The order in which the code gets its answers is the order in which their results were handed to the journal: an
+answer is given only when every result that was handed in before it, and that the code awaits, was given. So the
+journal alone tells how the run went, and a replay goes the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Literal, Protocol, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from holdfast.contracts import CallStatus, ErrorObject, ExternalCallRecord, SideEffect
+from holdfast.gate.crossing import Crossing, Desk, Doubt, Mood, Outcome, call_record
+from holdfast.gate.past import Past, Pasts
+from holdfast.shell.box import AtAwait, AtCall, Box, Gave, Later, Raised, Ran, Stop, Wanted
+
+CancelMode = Literal["now", "after_effect"]
+
+_T = TypeVar("_T")
+
+
+class Performs(Protocol):
+    """What takes a call through: the gate, or, in a replay, the record."""
+
+    async def perform(self, crossing: Crossing) -> Outcome | Doubt:
+        """Make a call."""
+        ...
+
+
+@dataclass(slots=True)
+class Errand:
+    """One call of the run, under way or done."""
+
+    id: int
+    name: str
+    mood: Mood = "working"
+    order: tuple[int, int] | None = None
+    """Its place among the results, once that is fixed: those of earlier processes come first."""
+    end: Outcome | Doubt | None = None
+
+    @property
+    def stuck(self) -> bool:
+        """Whether only somebody from outside can help it on."""
+        return isinstance(self.end, Doubt) or (self.end is None and self.mood == "waiting")
+
+    @property
+    def working(self) -> bool:
+        """Whether its time counts as the run's."""
+        return self.end is None and self.mood == "working"
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Where a run stands that can't go on."""
+
+    waiting: tuple[Errand, ...]
+    """Calls that wait for a person."""
+    doubts: tuple[Errand, ...]
+    """Calls of which nobody knows the end."""
+
+
+class _OutOfTime(Exception):
+    """`wall_ms` has run out while nothing computed."""
+
+
+class CancelRequested(Exception):
+    """Somebody wants the run stopped, and nothing is under way any more."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """The time that counts for `wall_ms`: computing, and calls; not waiting for people."""
+
+    limit_ms: int
+    used: float = 0.0
+
+    def left(self) -> float:
+        """Seconds."""
+        return max(0.0, self.limit_ms / 1000 - self.used)
+
+
+@dataclass(slots=True)
+class Drive:
+    """Takes one run on."""
+
+    box: Box
+    performs: Performs
+    desk: Desk
+    pasts: Pasts
+    clock: Clock
+    awaited: Callable[[str], bool]
+    """Whether code awaits a capability."""
+    cancel: CancelMode | None = None
+    errands: dict[int, Errand] = field(default_factory=dict[int, Errand])
+    _calls: TaskGroup | None = None
+    _changed: anyio.Event = field(default_factory=anyio.Event)
+    _failure: BaseException | None = None
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    async def go(self, first: Awaitable[Stop], *, reopened: bool = False) -> Ran | Parked:
+        """Go on from `first`; with `reopened`, take up the calls that were under way when the run was parked.
+
+        Raises `CancelRequested`, and what is not for the code to see.
+        """
+        found: Ran | Parked | None = None
+        failure: Exception | None = None
+        with self._scope:
+            # What is raised inside a task group comes out in a group: carry it out by hand.
+            async with anyio.create_task_group() as calls:
+                self._calls = calls
+                try:
+                    stop = await self._timed(first)
+                    if reopened:
+                        self._take_up(stop)
+                    found = await self._to_the_end(stop)
+                except _OutOfTime:
+                    found = await self.box.stop(_out_of_time(self.clock.limit_ms))
+                except Exception as why:  # noqa: BLE001 - raised below
+                    failure = why
+                finally:
+                    calls.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        if found is None:
+            raise CancelRequested
+        return found
+
+    def request_cancel(self, mode: CancelMode) -> None:
+        """Stop now, or once the calls that are under way have ended."""
+        if self.cancel != "now":
+            self.cancel = mode
+        if mode == "now":
+            self._scope.cancel()
+        self._wake()
+
+    def _take_up(self, stop: Stop) -> None:
+        """Go on with what was under way when the run was parked."""
+        ids = stop.ids if isinstance(stop, AtAwait) else frozenset[int]()
+        for past in self.pasts.open():
+            self._start(past.ordinal, past.name)
+        for ordinal in sorted(ids - self.errands.keys()):
+            past = self.pasts.calls.get(ordinal)
+            if past is not None:
+                self._start(ordinal, past.name)
+
+    # -- the way --------------------------------------------------------------------------------------
+
+    async def _to_the_end(self, stop: Stop) -> Ran | Parked:
+        while not isinstance(stop, Ran):
+            answered = await self._answered(stop)
+            if isinstance(answered, Parked):
+                return answered
+            stop = answered
+        return await self._leftovers(stop)
+
+    async def _answered(self, stop: AtCall | AtAwait) -> Stop | Parked:
+        """Give the code one answer, and go on until it stands again."""
+        if isinstance(stop, AtAwait):
+            errand = await self._until(lambda: self._next_of(stop.ids))
+            return await self._resume(errand, id_=errand.id) if errand else self._parked()
+        call = stop.call
+        errand = self._errand(call)
+        if self.awaited(call.name):
+            return await self._timed(self.box.resume(Later(), wall_ms=self._wall_ms()))
+        ready = await self._until(lambda: errand if isinstance(errand.end, Outcome) else None)
+        return await self._resume(ready) if ready else self._parked()
+
+    async def _resume(self, errand: Errand, id_: int | None = None) -> Stop:
+        end = errand.end
+        assert isinstance(end, Outcome)
+        if end.fatal and end.error is not None:
+            return await self.box.stop(end.error)
+        answer = Gave(end.value) if end.error is None else Raised(end.error, end.kind)
+        return await self._timed(self.box.resume(answer, id=id_, wall_ms=self._wall_ms()))
+
+    async def _leftovers(self, ran: Ran) -> Ran:
+        """Wait for calls that the code did not wait for: what they do is part of the run."""
+        await self._until(lambda: None if self._any_working() else True, alone=True)
+        return ran
+
+    # -- waiting --------------------------------------------------------------------------------------
+
+    async def _until(self, ready: Callable[[], _T | None], *, alone: bool = False) -> _T | None:
+        """What `ready` gives, as soon as it does; `None` once nothing under way can change that."""
+        while True:
+            self._raise_failure()
+            if self.cancel is not None and not self._any_working():
+                raise CancelRequested
+            found = ready()
+            if found is not None:
+                return found
+            if not alone and not self._moving():
+                return None
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait for a change; time in which a call works is the run's."""
+        changed, counts, since = self._changed, self._any_working(), monotonic()
+        limit = self.clock.left() if counts else None
+        with anyio.move_on_after(limit) as scope:
+            await changed.wait()
+        if counts:
+            self.clock.used += monotonic() - since
+        if scope.cancelled_caught:
+            raise _OutOfTime
+
+    def _next_of(self, ids: frozenset[int]) -> Errand | None:
+        """Of the calls the code awaits, the one whose result was handed in first; `None` while that is not there."""
+        placed = [e for id_ in ids if (e := self.errands.get(id_)) is not None and e.order]
+        if not placed:
+            return None
+        first = min(placed, key=lambda errand: errand.order or (0, 0))
+        return first if isinstance(first.end, Outcome) else None
+
+    def _moving(self) -> bool:
+        """Whether anything may still happen by itself."""
+        return any(e.end is None and e.mood != "waiting" for e in self.errands.values())
+
+    def _any_working(self) -> bool:
+        return any(errand.working for errand in self.errands.values())
+
+    def _parked(self) -> Parked:
+        stuck = [errand for _, errand in sorted(self.errands.items()) if errand.stuck]
+        return Parked(
+            tuple(errand for errand in stuck if errand.end is None),
+            tuple(errand for errand in stuck if errand.end is not None),
+        )
+
+    async def _timed(self, step: Awaitable[Stop]) -> Stop:
+        since = monotonic()
+        try:
+            return await step
+        finally:
+            self.clock.used += monotonic() - since
+
+    def _wall_ms(self) -> float:
+        return self.clock.left() * 1000
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    # -- calls ----------------------------------------------------------------------------------------
+
+    def _errand(self, call: Wanted) -> Errand:
+        found = self.errands.get(call.id)
+        return found or self._start(call.id, call.name, call)
+
+    def _start(self, ordinal: int, name: str, call: Wanted | None = None) -> Errand:
+        errand = self.errands[ordinal] = Errand(ordinal, name)
+        past = self.pasts.calls.get(ordinal)
+        if past is not None and past.answered:
+            errand.order = (0, past.result_pos)
+
+        def mood(now: Mood) -> None:
+            errand.mood = now
+            self._wake()
+
+        def ordered(order: int) -> None:
+            errand.order = (1, order)
+
+        crossing = Crossing(
+            desk=self.desk,
+            ordinal=ordinal,
+            name=name,
+            args=call.args if call else (),
+            kwargs=call.kwargs if call else {},
+            past=past,
+            known=call is None,
+            mood=mood,
+            ordered=ordered,
+        )
+        assert self._calls is not None
+        self._calls.start_soon(self._perform, errand, crossing)
+        return errand
+
+    async def _perform(self, errand: Errand, crossing: Crossing) -> None:
+        try:
+            errand.end = await self.performs.perform(crossing)
+        except Exception as failure:  # noqa: BLE001 - it is raised where the run is driven
+            self._failure = self._failure or failure
+        finally:
+            self._wake()
+
+    def records(
+        self, own: Iterable[tuple[int, ExternalCallRecord]]
+    ) -> tuple[ExternalCallRecord, ...]:
+        """The line about every call of the run, in the order the code made them."""
+        lines = dict(own)
+        for ordinal, past in self.pasts.calls.items():
+            lines[ordinal] = record_of(past)
+        for ordinal, errand in self.errands.items():
+            if isinstance(errand.end, Outcome):
+                lines[ordinal] = errand.end.record
+            elif ordinal not in lines:
+                lines[ordinal] = self._pending(errand)
+        return tuple(lines[ordinal] for ordinal in sorted(lines))
+
+    def _pending(self, errand: Errand) -> ExternalCallRecord:
+        executor = self.desk.toolbox.get(errand.name)
+        effect = executor.capability.side_effect if executor else SideEffect.NONE
+        status = CallStatus.APPROVAL_PENDING if errand.end is None else CallStatus.TIMEOUT
+        return ExternalCallRecord(
+            name=errand.name, side_effect=effect, duration_ms=0, status=status, request_digest=""
+        )
+
+
+def _out_of_time(limit_ms: int) -> ErrorObject:
+    return ErrorObject(
+        code="TIMEOUT_WALL",
+        message=f"The run took longer than {limit_ms} ms.",
+        hint="Call less, ask for less at a time, or run with a greater `wall_ms`.",
+    )
+
+
+def record_of(past: Past) -> ExternalCallRecord:
+    """The line about a call that is on record."""
+    result, intent = past.result, past.intent
+    if intent is None:
+        effect = past.approval.side_effect if past.approval else SideEffect.NONE
+    else:
+        effect = intent.side_effect
+    if result is None or not past.answered:
+        waiting = CallStatus.APPROVAL_PENDING if intent is None else CallStatus.TIMEOUT
+        return ExternalCallRecord(
+            name=past.name,
+            side_effect=effect,
+            duration_ms=0,
+            status=waiting,
+            request_digest=past.request,
+        )
+    return call_record(
+        past.name,
+        effect,
+        past.request,
+        took=(result.duration_ms or 0) / 1000,
+        response=result.content_refs[0] if result.content_refs else None,
+        error=result.error,
+    )

@@ -1,0 +1,146 @@
+"""A dry run: the code does run, reads are answered, and every other call is listed instead of made.
+
+It runs in a box of its own, in the session's state, so the session stays as it is. What it read is on record, and so
+is the plan, which can be approved as a whole; a run that is bound to an approved plan can make its calls and no other.
+"""
+
+from __future__ import annotations
+
+import anyio
+
+from holdfast.contracts import (
+    Body,
+    Draft,
+    PlannedEffect,
+    RunRequest,
+    RunResult,
+    SessionLimits,
+    Setup,
+    canonical_json,
+    new_id,
+)
+from holdfast.contracts.payload import PlanMade
+from holdfast.errors import CallerError, InternalError
+from holdfast.gate.crossing import Desk
+from holdfast.gate.past import Pasts
+from holdfast.journal.pen import Pen
+from holdfast.shell.box import Box
+from holdfast.shell.discovery import discovery
+from holdfast.shell.drive import Clock, Drive, Parked
+from holdfast.shell.replay import restore
+from holdfast.shell.services import Services, setup_of
+from holdfast.shell.story import failed, result_of
+
+
+class DryRun:
+    """Tries code without effects."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def run(
+        self, request: RunRequest, setup: Setup | None, *, actor: str | None
+    ) -> RunResult:
+        """What the code would give, and do."""
+        services = self._services
+        row = await services.journal.row("sessions", request.session_id)
+        known = row if row is not None and row["status"] == "open" else None
+        setup = setup or setup_of(services, row)
+        own = SessionLimits.model_validate(known["limits"]) if known else None
+        limits = _limits(request, own or setup.limits or services.limits)
+        boxes = services.boxes[request.language]
+        try:
+            made = await restore(services, boxes, session_id=request.session_id, limits=limits)
+        except CallerError as refusal:
+            if refusal.status is None:
+                raise
+            return failed(refusal)
+        try:
+            return await self._tried(request, setup, limits, made.box, actor)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await made.box.close()
+
+    async def _tried(
+        self,
+        request: RunRequest,
+        setup: Setup,
+        limits: SessionLimits,
+        box: Box,
+        actor: str | None,
+    ) -> RunResult:
+        services, plan_id = self._services, new_id("plan")
+        toolbox, policy = services.tools(setup), services.policy.within(setup.rules)
+        planned: list[PlannedEffect] = []
+        # What it reads is recorded in a stream of its own: the session's may be in use.
+        pen = Pen(services.journal, f"holdfast:dry:{plan_id}", services.owner)
+        await pen.take(0)
+        desk = Desk(
+            session_id=request.session_id,
+            run_id=plan_id,
+            pen=pen,
+            toolbox=toolbox,
+            policy=policy,
+            dry=planned,
+            actor=actor or "holdfast",
+            runless=True,
+        )
+        outside = {one.name: one.asynchronous for one in toolbox.all()}
+        drive = Drive(
+            box=box,
+            performs=services.gate,
+            desk=desk,
+            pasts=Pasts(),
+            clock=Clock(limits.wall_ms),
+            awaited=lambda name: outside.get(name, False),
+        )
+        first = box.run(
+            request.code,
+            inputs=request.inputs,
+            limits=limits,
+            names=discovery(toolbox, policy, limits),
+            outside=outside,
+        )
+        try:
+            ran = await drive.go(first)
+        finally:
+            await pen.release()
+        if isinstance(ran, Parked):
+            raise InternalError("A dry run waits for somebody.")
+        result = result_of(plan_id, ran, None, drive.records(ran.calls))
+        await self._record(request, plan_id, planned, result)
+        return result.model_copy(
+            update={"plan": tuple(planned), "plan_id": plan_id, "run_id": None}
+        )
+
+    async def _record(
+        self, request: RunRequest, plan_id: str, planned: list[PlannedEffect], result: RunResult
+    ) -> None:
+        code = Body.of(request.code.encode(), role="code", mime="text/x-python")
+        effects = [one.model_dump(mode="json") for one in planned]
+        plan = Body.of(canonical_json(effects), role="plan", mime="application/json")
+        bodies, inputs = (code, plan), None
+        if request.inputs:
+            body = Body.of(canonical_json(request.inputs), role="inputs", mime="application/json")
+            bodies, inputs = (code, plan, body), body.ref.digest
+        said = PlanMade(
+            id=plan_id,
+            session_id=request.session_id,
+            code=code.ref.digest,
+            inputs=inputs,
+            plan=plan.ref.digest,
+            status=result.status,
+        )
+        await self._services.journal.append(PLANS, [Draft.of(said, bodies=bodies)])
+
+
+PLANS = "holdfast:plans"
+"""The stream of plans. Nobody leases it."""
+
+
+def _limits(request: RunRequest, limits: SessionLimits) -> SessionLimits:
+    own = request.limits
+    update = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
+    if request.timeout_ms is not None:
+        update["wall_ms"] = request.timeout_ms
+    return limits.model_copy(update=update) if update else limits

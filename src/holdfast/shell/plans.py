@@ -1,0 +1,43 @@
+"""Plans: what a dry run would have done, approved as a whole, and then kept to."""
+
+from __future__ import annotations
+
+import json
+
+from holdfast.contracts import PlannedEffect, RunRequest, canonical_json, digest
+from holdfast.errors import CallerError, NotFound
+from holdfast.gate.dryrun import ApprovedPlan
+from holdfast.journal import Journal
+
+
+async def approved_plan(
+    journal: Journal, request: RunRequest, *, used_by: str | None = None
+) -> ApprovedPlan | None:
+    """The plan a run was approved for; raises `INVALID_ARGUMENT` when it is not this run's."""
+    if request.plan_id is None:
+        return None
+    row = await journal.row("plans", request.plan_id)
+    if row is None:
+        raise NotFound(
+            "NOT_FOUND",
+            f"There is no plan `{request.plan_id[:80]}`.",
+            hint="A dry run makes one.",
+        )
+    inputs = digest(canonical_json(request.inputs)) if request.inputs else None
+    same = row["code"] == digest(request.code.encode()) and row.get("inputs") == inputs
+    if not same or row["session_id"] != request.session_id:
+        raise _not_ours(request.plan_id, "is for another session, other code or other inputs")
+    if row["status"] != "approved":
+        raise _not_ours(request.plan_id, f"is `{row['status']}`")
+    if row["used_by"] not in (None, used_by):
+        raise _not_ours(request.plan_id, "was used already")
+    effects = json.loads(await journal.content(str(row["plan"])))
+    return ApprovedPlan(request.plan_id, [PlannedEffect.model_validate(one) for one in effects])
+
+
+def _not_ours(plan_id: str, why: str) -> CallerError:
+    return CallerError(
+        "INVALID_ARGUMENT",
+        f"Plan `{plan_id}` {why}; nothing was run.",
+        hint="Make a new one with a dry run, and have it approved.",
+    )

@@ -1,0 +1,64 @@
+"""Answers the calls of a replayed run from the record, and makes none."""
+
+from __future__ import annotations
+
+from holdfast.contracts import Json, canonical_json, digest
+from holdfast.errors import HoldfastError, OperatorError
+from holdfast.gate.crossing import Crossing, Outcome, call_record
+from holdfast.gate.past import Past, mismatch, stored_json
+from holdfast.journal import Journal
+
+
+class Recorded:
+    """In place of the gate: whatever is not on record stops the replay."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def perform(self, crossing: Crossing) -> Outcome:
+        """What the code got when it made this call."""
+        past = crossing.past
+        if past is None or not past.answered:
+            raise OperatorError(
+                "REPLAY_MISMATCH",
+                f"Call {crossing.ordinal}, `{crossing.name}`, has no result on record;"
+                " nothing was done.",
+                hint="The code, its inputs or the engine are not what they were.",
+                effect_id=crossing.effect_id,
+            )
+        await self._check_same(crossing, past)
+        return await self.answer(past)
+
+    async def answer(self, past: Past) -> Outcome:
+        """What a call on record gave."""
+        result, intent = past.result, past.intent
+        assert result is not None
+        assert intent is not None
+        took = (result.duration_ms or 0) / 1000
+        if result.error is not None:
+            record = call_record(
+                past.name, intent.side_effect, past.request, took=took, error=result.error
+            )
+            return Outcome(record, error=result.error, kind=result.raised)
+        original = result.content_refs[0]
+        value = await stored_json(self._journal, past.seen or original)
+        record = call_record(
+            past.name, intent.side_effect, past.request, took=took, response=original
+        )
+        return Outcome(record, value)
+
+    async def _check_same(self, crossing: Crossing, past: Past) -> None:
+        executor = crossing.desk.toolbox.get(crossing.name)
+        same = crossing.name == past.name
+        if same and (executor is None or crossing.known):
+            return  # how its arguments are told by name, only the capability knew
+        now: dict[str, Json] = {"args": [*crossing.args], "kwargs": dict(crossing.kwargs)}
+        if same and executor is not None:
+            try:
+                now = executor.bind(crossing.args, crossing.kwargs)
+            except HoldfastError:
+                pass
+            same = digest(canonical_json(now)) == past.request
+        if not same:
+            then = await stored_json(self._journal, past.arguments)
+            raise mismatch(past, crossing.name, then=then, now=now)

@@ -1,0 +1,554 @@
+"""One run of a session: started, parked where it waits, resumed, ended.
+
+A run of code that touched nothing outside needs no sync, and no waiting: its records are handed to the journal
+before the caller gets the answer, and are written a moment later. They keep their order, so whatever is on record
+after them proves them too; a process that is killed in that very moment loses a computation, never an effect.
+Whoever wants to wait for the disk says `durable`. A run that takes longer than `LATE` has its start handed in while
+it computes, so that it leaves a trace if the machine dies with it; one that calls out has it on record before that.
+
+A run that waits for a person is parked: the engine's state at the call is saved, and box and lease are given back.
+To resume it, take that state or, without it, run the code again from the session's state, and answer each call from
+the journal up to the first without a result. Both lead to the same place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from holdfast.contracts import (
+    ApprovalStatus,
+    Body,
+    Diagnostic,
+    Draft,
+    ErrorObject,
+    RunRequest,
+    RunResult,
+    RunStatus,
+    SessionLimits,
+)
+from holdfast.contracts.payload import RunParked, RunResumed
+from holdfast.errors import CallerError, HoldfastError, InternalError
+from holdfast.gate.broker import ended, settlement
+from holdfast.gate.budgets import Ledger
+from holdfast.gate.crossing import Desk
+from holdfast.gate.dryrun import ApprovedPlan
+from holdfast.gate.past import Pasts, pasts_of
+from holdfast.shell.box import AtAwait, AtCall, Box, Ran, Stop
+from holdfast.shell.drive import CancelMode, CancelRequested, Clock, Drive, Parked
+from holdfast.shell.plans import approved_plan
+from holdfast.shell.refusals import hook_stopped
+from holdfast.shell.snapshot import Snapshot, pack
+from holdfast.shell.standing import Standing, find_standing
+from holdfast.shell.story import Story, failed, result_of, was_cancelled
+
+if TYPE_CHECKING:
+    from holdfast.shell.session import Session
+
+LATE = 0.001
+"""Seconds after which the start of a run is handed in without waiting for its end."""
+
+DEBT_MS = 100
+DEBT_RUNS = 512
+"""The state is saved once this much, or this many runs, would have to be replayed."""
+
+CALL_DEBT_MS = 1
+"""What replaying one call counts, beside computing."""
+
+_CANCELLED = ApprovalStatus.CANCELLED
+
+
+class Runner:
+    """Runs code in one session, one run at a time."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._drive: Drive | None = None
+        self._plain: anyio.CancelScope | None = None
+        self._run_id: str | None = None
+        self._reason: str | None = None
+
+    # -- a new run ------------------------------------------------------------------------------------
+
+    async def run(self, request: RunRequest, *, durable: bool, actor: str | None) -> RunResult:
+        """Run code from its start."""
+        session = self._session
+        limits = session.limits_of(request)
+        try:
+            plan = await approved_plan(session.services.journal, request)
+            box = await session.ready(limits)
+        except CallerError as refusal:
+            if refusal.status is None:
+                raise
+            return failed(refusal)
+        session.names |= session.boxes.binds(request.code)
+        if session.toolbox.all() or session.services.gate.guards.runs:
+            return await self._driven(request, limits, box, plan, durable=durable, actor=actor)
+        return await self._undriven(request, limits, box, durable=durable)
+
+    async def _undriven(
+        self, request: RunRequest, limits: SessionLimits, box: Box, *, durable: bool
+    ) -> RunResult:
+        """Run code that can call nobody: it always comes to its end."""
+        session = self._session
+        story: Story | None = None
+        late: asyncio.TimerHandle | None = None
+
+        async def meanwhile() -> None:
+            nonlocal story, late
+            story = self._story(request, limits)
+            self._run_id = story.run_id
+            late = asyncio.get_running_loop().call_later(LATE, self._tell, story)
+
+        ran: Stop | None = None
+        with anyio.CancelScope() as self._plain:
+            try:
+                ran = await box.run(
+                    request.code,
+                    inputs=request.inputs,
+                    limits=limits,
+                    names=session.discovery(limits),
+                    meanwhile=meanwhile,
+                )
+            except anyio.get_cancelled_exc_class():
+                if story is not None:
+                    with anyio.CancelScope(shield=True):
+                        await session.pen.append(story.cancelled(self._reason))
+                raise
+            except CallerError as refusal:
+                if story is not None or refusal.status is None:
+                    raise
+                return failed(refusal)  # a bad request: nothing ran, nothing is recorded
+            finally:
+                self._plain = None
+                if late is not None:
+                    late.cancel()
+        story = story or self._story(request, limits)
+        if ran is None:
+            await session.drop()
+            return self._cancelled_result(story.run_id)
+        if not isinstance(ran, Ran):
+            raise InternalError("Code stands at a call that nobody gave it.")
+        result = result_of(story.run_id, ran, session.warning)
+        return await self._ended(story, ran, result, save=request.return_snapshot, durable=durable)
+
+    async def _driven(
+        self,
+        request: RunRequest,
+        limits: SessionLimits,
+        box: Box,
+        plan: ApprovedPlan | None,
+        *,
+        durable: bool,
+        actor: str | None,
+    ) -> RunResult:
+        """Run code that can call out."""
+        story = self._story(request, limits, actor=actor)
+        desk = await self._desk(story, plan, actor=actor)
+        drive = self._drive_of(box, desk, Pasts(), limits)
+        first = box.run(
+            request.code,
+            inputs=request.inputs,
+            limits=limits,
+            names=self._session.discovery(limits),
+            outside=self._session.outside(),
+        )
+        return await self._through(
+            story, drive, first, save=request.return_snapshot, durable=durable
+        )
+
+    # -- one that stands ------------------------------------------------------------------------------
+
+    async def resume(self, run_id: str, *, durable: bool) -> RunResult:
+        """Go on with a run that stands. One that is over, or still waits, is told about as it is."""
+        session = self._session
+        found = await find_standing(session.services, session.id, run_id, session.toolbox)
+        if isinstance(found, RunResult):
+            return found
+        limits = session.limits_of(found.request)
+        story = self._story(found.request, limits, actor=found.actor, run_id=run_id)
+        plan = await approved_plan(session.services.journal, found.request, used_by=run_id)
+        desk = await self._desk(story, plan, actor=found.actor)
+        desk.responses = found.pasts.responses
+        session.open_run = run_id
+        box, stop = await self._reopened(found, limits)
+        resumed = RunResumed(how="state" if stop else "replay", reason=found.reason)
+        await session.pen.append([Draft.of(resumed, run_id=run_id)])
+        drive = self._drive_of(box, desk, found.pasts, limits, used_ms=found.wall_used_ms)
+        first = _at(stop) if stop else self._again(box, found, limits)
+        result = await self._through(
+            story, drive, first, save=True, durable=durable, reopened=stop is not None
+        )
+        return result
+
+    def _again(self, box: Box, found: Standing, limits: SessionLimits) -> Awaitable[Stop]:
+        session = self._session
+        session.names |= session.boxes.binds(found.request.code)
+        return box.run(
+            found.request.code,
+            inputs=found.request.inputs,
+            limits=limits,
+            names=session.discovery(limits),
+            outside=session.outside(),
+        )
+
+    async def _reopened(
+        self, found: Standing, limits: SessionLimits
+    ) -> tuple[Box, AtCall | AtAwait | None]:
+        """A box that stands where the run stood; or one in the session's state, to run the code again."""
+        session = self._session
+        if found.state is not None and found.inside is not None:
+            await session.drop()
+            try:
+                box, stop = await session.boxes.reopen(
+                    found.inside,
+                    found.state,
+                    found.progress,
+                    code=found.request.code,
+                    run_limits=limits,
+                    names=session.discovery(limits),
+                    outside=session.outside(),
+                    inputs=found.request.inputs,
+                )
+            except CallerError:
+                pass  # the code is still there
+            else:
+                session.box, session.names = box, set(found.names)
+                return box, stop
+        return await session.ready(limits), None
+
+    async def abandon(self, run_id: str, reason: str | None) -> None:
+        """Cancel a run that stands."""
+        session = self._session
+        await self._withdraw(run_id)
+        story = self._story(RunRequest(session_id=session.id), session.defaults(), run_id=run_id)
+        await session.pen.append(story.cancelled(reason), durable=True)
+
+    # -- cancelling -----------------------------------------------------------------------------------
+
+    def cancel(
+        self, mode: CancelMode, run_id: str | None = None, reason: str | None = None
+    ) -> bool:
+        """Stop what runs here now; False when nothing does."""
+        if run_id is not None and run_id != self._run_id:
+            return False
+        self._reason = reason
+        if self._drive is not None:
+            self._drive.request_cancel(mode)
+            return True
+        if self._plain is not None:
+            self._plain.cancel()
+            return True
+        return False
+
+    async def look_for_cancel(self) -> None:
+        """Whether somebody in another process wants the run stopped."""
+        drive = self._drive
+        if drive is None or self._run_id is None or not drive.desk.begun:
+            return
+        row = await self._session.services.journal.row("runs", self._run_id)
+        mode = row.get("cancel") if row else None
+        if mode is not None and drive.cancel != mode and self._drive is drive:
+            self.cancel("now" if mode == "now" else "after_effect")
+
+    # -- to the end -----------------------------------------------------------------------------------
+
+    async def _through(
+        self,
+        story: Story,
+        drive: Drive,
+        first: Awaitable[Stop],
+        *,
+        save: bool,
+        durable: bool,
+        reopened: bool = False,
+    ) -> RunResult:
+        """Drive a run to its end, or to where it waits."""
+        session = self._session
+        self._drive, self._run_id = drive, story.run_id
+        late = asyncio.get_running_loop().call_later(LATE, drive.desk.tell)
+        try:
+            await session.services.gate.guards.run_starts(drive.desk)
+            end = await drive.go(first, reopened=reopened)
+        except CancelRequested:
+            return await self._cancelled(story, drive)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._cancelled(story, drive)
+            raise
+        except CallerError as refusal:
+            if drive.desk.begun or refusal.status is None:
+                raise
+            return failed(refusal)  # a bad request: nothing ran, nothing is recorded
+        except HoldfastError as failure:
+            if failure.code not in ("HOOK_FAILED", "PERMISSION_DENIED"):
+                raise
+            return await self._hooked(story, drive, failure, durable=durable)
+        finally:
+            late.cancel()
+            self._drive = None
+        if isinstance(end, Parked):
+            return await self._park(story, drive, end)
+        calls = drive.records(end.calls)
+        result = result_of(story.run_id, end, session.warning, calls)
+        if drive.errands:
+            result = await self._settled(story, drive, result)
+        session.debt_ms += CALL_DEBT_MS * len(calls)
+        return await self._ended(story, end, result, save=save, durable=durable)
+
+    async def _settled(self, story: Story, drive: Drive, result: RunResult) -> RunResult:
+        """The run is over: nobody need answer what it asked, and what is in doubt is named."""
+        stuck = [errand for errand in drive.errands.values() if errand.stuck]
+        if not stuck:
+            return result
+        await self._withdraw(story.run_id)
+        row: dict[str, Any] = await self._session.services.journal.row("runs", story.run_id) or {}
+        doubts = tuple(map(str, row.get("in_doubt", ())))
+        return result.model_copy(update={"in_doubt": doubts}) if doubts else result
+
+    async def _ended(
+        self, story: Story, ran: Ran, result: RunResult, *, save: bool, durable: bool
+    ) -> RunResult:
+        session = self._session
+        session.pen.raise_failure()
+        session.debt_ms += ran.metrics.duration_ms
+        session.debt_runs += 1
+        session.warning = None
+        due = save or session.debt_runs >= DEBT_RUNS or session.debt_ms >= DEBT_MS
+        if not ran.state_kept:
+            await session.drop()
+        if durable or (ran.state_kept and due):
+            await session.pen.append(story.end(ran, result), durable=durable)
+        else:
+            session.pen.post(story.pending, lambda: story.end(ran, result))
+        session.limits = session.limits or story.session_limits
+        session.open_run = None
+        if ran.state_kept and due:
+            digest = await session.save()
+            if save:
+                result = result.model_copy(update={"snapshot_id": digest})
+        await session.services.gate.guards.run_over(session.id, story.run_id, result.status.value)
+        return result
+
+    async def _hooked(
+        self, story: Story, drive: Drive, failure: HoldfastError, *, durable: bool
+    ) -> RunResult:
+        """A hook stopped the run, or failed where it may not."""
+        error = ErrorObject.of(failure)
+        await self._withdraw(story.run_id)
+        ran = hook_stopped(error)
+        result = result_of(story.run_id, ran, None, drive.records(()))
+        drive.desk.tell()
+        return await self._ended(story, ran, result, save=False, durable=durable)
+
+    async def _cancelled(self, story: Story, drive: Drive) -> RunResult:
+        session = self._session
+        session.pen.raise_failure()
+        await session.drop()
+        await session.services.gate.guards.run_cancelled(drive.desk)
+        await self._withdraw(story.run_id)
+        await session.pen.append(story.cancelled(self._reason))
+        session.limits = session.limits or story.session_limits
+        session.open_run = None
+        result = self._cancelled_result(story.run_id)
+        return result.model_copy(update={"external_calls": drive.records(())})
+
+    def _cancelled_result(self, run_id: str) -> RunResult:
+        error, self._reason = was_cancelled(self._reason), None
+        return RunResult(
+            status=RunStatus.CANCELLED,
+            diagnostics=(Diagnostic.error(error),),
+            error=error,
+            run_id=run_id,
+        )
+
+    async def _withdraw(self, run_id: str) -> None:
+        """Nobody need answer any more, and nobody uses what was answered."""
+        session, services = self._session, self._session.services
+        await services.journal.flush()  # what was handed in is part of what we look at
+        row: dict[str, Any] = await services.journal.row("runs", run_id) or {}
+        if not row:
+            return  # it has not even started
+        after = int(row["start_pos"])
+        pasts = await pasts_of(services.journal, session.id, run_id, after=after)
+        drafts: list[Draft] = []
+        for past in pasts.calls.values():
+            asked = past.approval
+            if asked is not None and not past.settled:
+                await services.approvals.end(asked.id, _CANCELLED, "approval.cancelled")
+                drafts += settlement(
+                    asked, ended(await services.approvals.status(asked.id)), run_id
+                )
+        if drafts:
+            await session.pen.append(drafts)
+
+    # -- parking --------------------------------------------------------------------------------------
+
+    async def _park(self, story: Story, drive: Drive, parked: Parked) -> RunResult:
+        """Save where the run stands, and give everything back."""
+        session = self._session
+        session.pen.raise_failure()
+        row: dict[str, Any] = await session.services.journal.row("runs", story.run_id) or {}
+        approvals, doubts = row.get("pending_approvals") or (), row.get("in_doubt") or ()
+        result = _standing_result(story.run_id, drive, parked, approvals, doubts)
+        said, bodies = await self._parked_state(drive, story)
+        body = Body.of(result.model_dump_json().encode(), role="result", mime="application/json")
+        record = RunParked.model_validate(
+            {
+                **said,
+                "status": "needs_attention" if doubts else "waiting_for_approval",
+                "approvals": tuple(approvals),
+                "in_doubt": tuple(doubts),
+                "error": result.error,
+                "result": body.ref.digest,
+                "wall_used_ms": int(drive.clock.used * 1000),
+            }
+        )
+        draft = Draft.of(record, run_id=story.run_id, bodies=(*bodies, body))
+        await session.pen.append([draft], durable=True)
+        session.limits = session.limits or story.session_limits
+        session.open_run = story.run_id
+        await session.drop()
+        await session.pen.release()
+        return result
+
+    async def _parked_state(
+        self, drive: Drive, story: Story
+    ) -> tuple[dict[str, Any], tuple[Body, ...]]:
+        """The engine's state at the call, sealed; nothing where it can't be written down."""
+        session, box = self._session, drive.box
+        try:
+            state = await box.dump()
+        except HoldfastError:
+            return {}, ()
+        engine = session.boxes.engine
+        names = tuple(sorted(session.names))
+        pending = {"run_id": story.run_id}
+        sealed = pack(
+            session.services.key, Snapshot(session.id, engine, state, None, names, None, pending)
+        )
+        progress = box.progress().model_dump_json().encode()
+        bodies = (
+            Body.of(sealed, role="state", mime="application/x-holdfast-state"),
+            Body.of(progress, role="progress", mime="application/json"),
+        )
+        said = {
+            "state": bodies[0].ref.digest,
+            "progress": bodies[1].ref.digest,
+            "engine": engine,
+            "limits": box.limits,
+        }
+        return said, bodies
+
+    # -- parts ----------------------------------------------------------------------------------------
+
+    def _story(
+        self,
+        request: RunRequest,
+        limits: SessionLimits,
+        *,
+        actor: str | None = None,
+        run_id: str | None = None,
+    ) -> Story:
+        session = self._session
+        tools = session.toolbox.all()
+        return Story(
+            request,
+            limits,
+            session_limits=session.limits or session.defaults(),
+            creates=session.limits is None,
+            engine=session.boxes.engine,
+            setup=session.setup if session.setup.model_fields_set else None,
+            toolbox=session.toolbox.digest if tools else None,
+            actor=actor,
+            run_id=run_id,
+        )
+
+    async def _desk(self, story: Story, plan: ApprovedPlan | None, *, actor: str | None) -> Desk:
+        session = self._session
+        budget = session.setup.budget
+        ledger = Ledger()
+        if budget is not None:
+            ledger = Ledger.of(await session.services.journal.row("budgets", session.id))
+        return Desk(
+            session_id=session.id,
+            run_id=story.run_id,
+            pen=session.pen,
+            toolbox=session.toolbox,
+            policy=session.policy,
+            budget=budget,
+            ledger=ledger,
+            plan=plan,
+            actor=actor or "holdfast",
+            begin=story.start,
+            begun=story.told,
+        )
+
+    def _drive_of(
+        self, box: Box, desk: Desk, pasts: Pasts, limits: SessionLimits, *, used_ms: int = 0
+    ) -> Drive:
+        awaited = self._session.outside()
+        return Drive(
+            box=box,
+            performs=self._session.services.gate,
+            desk=desk,
+            pasts=pasts,
+            clock=Clock(limits.wall_ms, used_ms / 1000),
+            awaited=lambda name: awaited.get(name, False),
+        )
+
+    def _tell(self, story: Story) -> None:
+        """Hand in that a run has started. Called by a timer: what goes wrong is told to whoever runs next."""
+        session = self._session
+        drafts = story.start()
+        if not drafts:
+            return
+        try:
+            session.pen.post(len(drafts), lambda: drafts)
+            session.limits = session.limits or story.session_limits
+        except HoldfastError as failure:
+            session.pen.fail(failure)
+
+
+async def _at(stop: Stop) -> Stop:
+    return stop
+
+
+def _standing_result(
+    run_id: str, drive: Drive, parked: Parked, approvals: Any, doubts: Any
+) -> RunResult:
+    """What the caller of a run gets that stands."""
+    progress = drive.box.progress()
+    if doubts:
+        named = ", ".join(f"`{errand.name}`" for errand in parked.doubts)
+        error = ErrorObject(
+            code="INTERRUPTED",
+            message=f"Nobody knows whether {named} happened; the run stands there.",
+            hint=f"Say so with `holdfast runs resolve {run_id} {doubts[0]}`"
+            " (--happened JSON, --did-not-happen or --retry), then resume it.",
+            effect_id=str(doubts[0]),
+        )
+        status = RunStatus.INTERRUPTED
+    else:
+        named = ", ".join(f"`{errand.name}`" for errand in parked.waiting)
+        error = ErrorObject(
+            code="WAITING_FOR_APPROVAL",
+            message=f"The run waits for a person to approve {named}.",
+            hint=f"`holdfast approvals approve {approvals[0] if approvals else 'ID'}`, or deny;"
+            " the run then goes on at this call.",
+        )
+        status = RunStatus.WAITING_FOR_APPROVAL
+    return RunResult(
+        status=status,
+        stdout=progress.stdout,
+        stderr=progress.stderr,
+        diagnostics=(Diagnostic.error(error),),
+        external_calls=drive.records(progress.own),
+        error=error,
+        run_id=run_id,
+        approval_id=str(approvals[0]) if approvals else None,
+        in_doubt=tuple(map(str, doubts)),
+    )

@@ -1,0 +1,209 @@
+"""Runs as the journal has them: list, show, resume, cancel, and say what became of an effect in doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.contracts import (
+    Body,
+    Draft,
+    EffectResult,
+    EffectStatus,
+    EffectView,
+    ErrorObject,
+    Json,
+    Record,
+    RunResult,
+    RunView,
+    canonical_json,
+)
+from holdfast.contracts.effect import EffectReleased
+from holdfast.contracts.payload import RunCancelRequested
+from holdfast.errors import CallerError, Conflict, InternalError, NotFound
+from holdfast.journal import Journal
+from holdfast.shell.drive import CancelMode
+from holdfast.shell.shell import Shell
+from holdfast.shell.standing import recorded_result
+
+CONTROL = "holdfast:control"
+"""The stream of wishes about runs that another process has. Nobody leases it."""
+
+
+class Runs:
+    """The runs of all sessions: `hf.runs` of an open runtime."""
+
+    def __init__(self, journal: Journal, shell: Shell | None = None) -> None:
+        """Without a shell, only to look at."""
+        self._journal = journal
+        self._live = shell
+
+    @property
+    def _shell(self) -> Shell:
+        if self._live is None:
+            raise InternalError("Runs were opened only to look at.")
+        return self._live
+
+    async def list(
+        self,
+        *,
+        status: str | None = None,
+        session: str | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> list[RunView]:
+        """Runs by id, and so by time; those that are not over with `status="active"`."""
+        tag = status if status in ("active", "ended") else None
+        found: list[RunView] = []
+        while len(found) < limit:
+            rows = await self._journal.rows("runs", tag=tag, after=after, limit=limit)
+            for row in rows:
+                after = row.key
+                same = session is None or row.value["session_id"] == session
+                if same and (status in (None, tag) or row.value["status"] == status):
+                    found.append(RunView.model_validate(row.value))
+            if len(rows) < limit:
+                break
+        return found[:limit]
+
+    async def show(self, run_id: str) -> RunView:
+        """One of them."""
+        return RunView.model_validate(await self._row(run_id))
+
+    async def result(self, run_id: str) -> RunResult:
+        """What its caller got; raises `RUN_OPEN` while it is under way."""
+        row = await self._row(run_id)
+        if row["ended_at"] is not None:
+            return await recorded_result(self._journal, str(row["session_id"]), row)
+        if row["parked_pos"] is not None and row["status"] != "running":
+            after = int(row["parked_pos"]) - 1
+            record = await anext(self._journal.read(str(row["session_id"]), after=after, limit=1))
+            data = await self._journal.content(str(record.payload["result"]))
+            return RunResult.model_validate_json(data)
+        raise Conflict("RUN_OPEN", f"Run `{run_id}` is not over.", hint="Wait, or resume it.")
+
+    async def effects(self, run_id: str) -> list[EffectView]:
+        """Every call it made, in order."""
+        row = await self._row(run_id)
+        stream, after = str(row["session_id"]), int(row["start_pos"]) - 1
+        found: list[EffectView] = []
+        async for record in self._journal.read(stream, after=after):
+            if record.run_id == run_id and record.kind == "effect_intent":
+                effect = await self._journal.row("effects", str(record.effect_id))
+                if effect is not None:
+                    found.append(EffectView.model_validate(effect))
+        return found
+
+    async def records(self, run_id: str) -> list[Record]:
+        """Everything on record about it in its session's stream."""
+        row = await self._row(run_id)
+        stream, after = str(row["session_id"]), int(row["start_pos"]) - 1
+        return [
+            record
+            async for record in self._journal.read(stream, after=after)
+            if record.run_id == run_id
+        ]
+
+    async def resume(
+        self, run_id: str, *, wait_ms: int = 30_000, durable: bool = True, setup: Any = None
+    ) -> RunResult:
+        """Go on with it, here. One that still waits is left as it is; one that is over gives its result."""
+        row = await self._row(run_id)
+        return await self._shell.resume(
+            str(row["session_id"]), run_id, wait_ms=wait_ms, durable=durable, setup=setup
+        )
+
+    async def cancel(
+        self,
+        run_id: str,
+        *,
+        mode: CancelMode = "now",
+        reason: str | None = None,
+        wait_ms: int = 30_000,
+    ) -> RunView:
+        """Stop it: where it stands, or in the process that has it, which hears of it in a moment."""
+        row = await self._row(run_id)
+        if row["ended_at"] is not None:
+            return RunView.model_validate(row)
+        session = str(row["session_id"])
+        said = RunCancelRequested(run=run_id, mode=mode, reason=reason)
+        try:
+            await self._journal.append(CONTROL, [Draft.of(said)])
+        except CallerError as why:
+            if why.code != "ILLEGAL_RECORD":
+                raise
+            return await self.show(run_id)  # it has ended meanwhile
+        if not self._shell.cancel(session, mode=mode, run_id=run_id):
+            await self._shell.abandon(session, run_id, wait_ms=wait_ms, reason=reason)
+        return await self.show(run_id)
+
+    async def resolve(
+        self,
+        run_id: str,
+        effect_id: str,
+        answer: str,
+        *,
+        value: Json = None,
+        actor: str = "operator",
+        wait_ms: int = 30_000,
+    ) -> EffectView:
+        """Say what became of an effect in doubt: `happened` with `value`, `did_not_happen`, or `retry`."""
+        row = await self._row(run_id)
+        effect = await self._journal.row("effects", effect_id)
+        if effect is None or effect["run_id"] != run_id or effect["status"] != "unknown":
+            raise CallerError(
+                "EFFECT_NOT_IN_DOUBT",
+                f"Effect `{effect_id[:80]}` of run `{run_id}` is not in doubt.",
+                hint="`holdfast runs show` names the effects in doubt.",
+            )
+        draft = _resolution(run_id, effect, answer, value, actor)
+        await self._shell.record(str(row["session_id"]), [draft], wait_ms=wait_ms)
+        found = await self._journal.row("effects", effect_id)
+        return EffectView.model_validate(found)
+
+    async def _row(self, run_id: str) -> dict[str, Any]:
+        row = await self._journal.row("runs", run_id)
+        if row is None:
+            raise NotFound(
+                "NOT_FOUND",
+                f"There is no run `{run_id[:80]}`.",
+                hint="`holdfast runs list` names those there are.",
+            )
+        return row
+
+
+def _resolution(run_id: str, effect: dict[str, Any], answer: str, value: Json, actor: str) -> Draft:
+    """The record of a person's word."""
+    key, name = str(effect["id"]), str(effect["name"])
+    if answer == "retry":
+        attempt = int(effect.get("attempt", 1)) + 1
+        said = EffectReleased(effect_id=key, attempt=attempt, actor=actor)
+        return Draft.of(said, run_id=run_id, actor=actor)
+    if answer == "happened":
+        body = Body.of(canonical_json(value), role="result", mime="application/json")
+        result = EffectResult(
+            effect_id=key,
+            terminal_status=EffectStatus.COMPLETED,
+            resolved="happened",
+            content_refs=(body.ref.digest,),
+            redacted_summary=f"{name} happened, a person says",
+        )
+        return Draft.of(result, run_id=run_id, actor=actor, bodies=(body,))
+    if answer == "did_not_happen":
+        error = ErrorObject(
+            code="TOOL_ERROR",
+            message=f"`{name}` did not happen: a person looked.",
+            hint="Try again, do it another way, or go without.",
+        )
+        result = EffectResult(
+            effect_id=key,
+            terminal_status=EffectStatus.FAILED,
+            resolved="did_not_happen",
+            error=error,
+            redacted_summary=f"{name} did not happen, a person says",
+        )
+        return Draft.of(result, run_id=run_id, actor=actor)
+    raise CallerError(
+        "INVALID_ARGUMENT",
+        f"`{answer[:80]}` is no answer about an effect in doubt.",
+        hint="Answers: happened (with its result), did_not_happen, retry.",
+    )

@@ -1,0 +1,44 @@
+"""What every session of a shell works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.contracts import Language, SessionLimits, Setup
+from holdfast.gate.approvals import Approvals
+from holdfast.gate.executor import Toolbox
+from holdfast.gate.gate import Gate
+from holdfast.gate.policy import Policy
+from holdfast.journal import Journal
+from holdfast.shell.box import Boxes
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Handed in by whoever puts a runtime together."""
+
+    journal: Journal
+    boxes: Mapping[Language, Boxes]
+    key: bytes
+    """Seals saved states."""
+    limits: SessionLimits
+    """Those of sessions that are opened without any."""
+    gate: Gate
+    approvals: Approvals
+    policy: Policy
+    """The operator's rules; a session's own come on top."""
+    setup: Setup
+    """What sessions are opened with unless they say otherwise."""
+    tools: Callable[[Setup], Toolbox]
+    """What a session that is opened like this may call."""
+    owner: str
+    """Who holds the leases."""
+
+
+def setup_of(services: Services, row: Mapping[str, Any] | None) -> Setup:
+    """What a session on record was opened with; without a word, or a session, as the settings say."""
+    if row is None or row["status"] != "open" or row.get("setup") is None:
+        return services.setup
+    return Setup.model_validate(row["setup"])

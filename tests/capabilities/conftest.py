@@ -1,0 +1,5 @@
+"""What tests of capabilities get."""
+
+from tests.capabilities.support import postgres
+
+__all__ = ["postgres"]

@@ -1,0 +1,90 @@
+"""What the story may call, and the world outside that it changes: a SQLite file, `$WORLD`.
+
+`acts` has a line for every time that a capability was really about to act. What is `kept` is recognised by its key
+when it comes again; `mails` are not: sending one twice makes two.
+"""
+
+import os
+
+import anyio
+import apsw
+from tests.crash.points import here
+
+from holdfast import Context, capability
+
+TABLES = """
+create table if not exists acts (effect text, name text, attempt integer);
+create table if not exists kept (key text primary key, name text, what text);
+create table if not exists mails (number integer primary key, effect text, text text);
+"""
+
+
+def connect() -> apsw.Connection:
+    """The world; its disk is not what is tested here, so it need not be waited for."""
+    db = apsw.Connection(os.environ["WORLD"])
+    db.set_busy_timeout(10_000)
+    db.execute("pragma journal_mode=memory; pragma synchronous=off")
+    db.execute(TABLES)
+    return db
+
+
+def _keep(context: Context, name: str, what: str) -> str:
+    with connect() as db:
+        db.execute("insert into acts values (?, ?, ?)", (context.effect_id, name, context.attempt))
+    here(f"{name} {what}: before")
+    with connect() as db:
+        db.execute(
+            "insert or ignore into kept values (?, ?, ?)", (context.idempotency_key, name, what)
+        )
+    here(f"{name} {what}: done")
+    return f"{name} {what}"
+
+
+@capability(side_effect="read")
+def stock(item: str) -> int:
+    """How many there are."""
+    here("stock: before")
+    found = connect().execute("select 7").fetchall()[0][0]
+    here("stock: done")
+    return found
+
+
+@capability(side_effect="write", idempotent=True)
+def reserve(item: str, count: int, context: Context) -> str:
+    """Put some aside; recognised when it comes again."""
+    return _keep(context, "reserve", f"{count} {item}")
+
+
+@capability(side_effect="write")
+def send(to: str, text: str, context: Context) -> str:
+    """Send a mail; there is no way to tell that it was sent before."""
+    with connect() as db:
+        db.execute("insert into acts values (?, ?, ?)", (context.effect_id, "send", context.attempt))
+    here("send: before")
+    with connect() as db:
+        db.execute("insert into mails (effect, text) values (?, ?)", (context.effect_id, text))
+        number = db.last_insert_rowid()
+    here("send: done")
+    return f"mail {number}"
+
+
+@capability(side_effect="write", idempotent=True)
+def pay(to: str, cents: int, context: Context) -> str:
+    """Pay; a person is asked first."""
+    return _keep(context, "pay", f"{cents} to {to}")
+
+
+@capability(side_effect="write", idempotent=True)
+async def note(number: int, context: Context) -> int:
+    """Note a number, slowly: the later it is asked, the sooner it is done."""
+    with connect() as db:
+        db.execute("insert into acts values (?, ?, ?)", (context.effect_id, "note", context.attempt))
+    here(f"note {number}: before")
+    await anyio.sleep(0.004 * (4 - number))
+    with connect() as db:
+        db.execute(
+            "insert or ignore into kept values (?, ?, ?)",
+            (context.idempotency_key, "note", str(number)),
+        )
+    here(f"note {number}: done")
+    return number * 10
