@@ -1,4 +1,4 @@
-"""`python -m bench [start|machines|append|run …] [--check]`: print the figures; with `--check`, fail on a miss."""
+"""`python -m bench [start|machines|append|run|calls …] [--check]`: print the figures; with `--check`, fail on a miss."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def main() -> int:
         "machines",
         "append",
         "run",
+        "calls",
     ]
     report = Report()
     for part in chosen:

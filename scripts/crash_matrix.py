@@ -2,8 +2,8 @@
 
     python scripts/crash_matrix.py
 
-The story (`tests/crash/story.py`) has one read, one keyed write, one keyless write, one approval and a gather of three;
-the world it changes is a SQLite file. An undisturbed process lists the points it passes: before and after every journal
+The tales (`tests/crash/story.py`) have one read, one keyed write, one keyless write, one approval and a gather of three, one
+after another and all at a time; the world they change is a SQLite file. An undisturbed process lists the points it passes: before and after every journal
 append, every other operation on the journal, every step of the engine, every act of a capability; and it counts the steps
 of its event loop, which are what lies between two awaits. Then, for each of them, a process is killed with SIGKILL right
 there, and new processes take over until the story ends. Each of them checks first that the journal verifies, that its
@@ -48,6 +48,7 @@ class Tally:
 
     died: Counter[str] = field(default_factory=Counter[str])
     missed: list[str] = field(default_factory=list[str])
+    failed: list[str] = field(default_factory=list[str])
     doubts: int = 0
 
     def add(self, case: Sequence[Target], said: dict[str, object]) -> None:
@@ -60,6 +61,13 @@ class Tally:
             else:
                 self.died[_shown(target, place)] += 1
         self.doubts += int(str(said["doubts"]))
+
+    def join(self, other: "Tally") -> None:
+        """Count what another has counted."""
+        self.died += other.died
+        self.missed += other.missed
+        self.failed += other.failed
+        self.doubts += other.doubts
 
 
 def _shown(target: Target, place: str) -> str:
@@ -79,52 +87,52 @@ def in_child(work: Callable[[], object]) -> int:
         os._exit(1)
 
 
-async def _live(folder: Path, generation: int, watched: bool) -> int:
+async def _live(folder: Path, generation: int, watched: bool, tale: story.Tale) -> int:
     kind = points.WatchedJournal if watched else SqliteJournal
     journal = kind.open(folder / "journal.db", clock=story.clock_of(generation))
     try:
-        return await story.live(folder, journal, check=not watched)
+        return await story.live(folder, journal, tale, check=not watched)
     finally:
         await journal.close()
 
 
-def count(folder: Path) -> None:
+def count(folder: Path, tale: story.Tale) -> None:
     """Live undisturbed, and write down what was passed."""
     found = points.watch(None)
     points.watch_steps()
-    asyncio.run(_live(folder, 0, True))
+    asyncio.run(_live(folder, 0, True, tale))
     (folder / "points").write_text(json.dumps({"labels": found.labels, "steps": found.steps}))
 
 
-def victim(folder: Path, generation: int, target: Target) -> None:
+def victim(folder: Path, generation: int, target: Target, tale: story.Tale) -> None:
     """Live, and die there."""
     points.watch(target, folder / "died")
     if isinstance(target, int):
         points.watch_steps()
-    asyncio.run(_live(folder, generation, True))
+    asyncio.run(_live(folder, generation, True, tale))
 
 
-def survivor(folder: Path, generation: int) -> None:
+def survivor(folder: Path, generation: int, tale: story.Tale) -> None:
     """Take over, and check everything."""
-    doubts = asyncio.run(_live(folder, generation, False))
+    doubts = asyncio.run(_live(folder, generation, False, tale))
     (folder / "doubts").write_text(str(doubts))
 
 
-def run_case(case: Sequence[Target], folder: Path) -> dict[str, object]:
+def run_case(case: Sequence[Target], folder: Path, tale: story.Tale) -> dict[str, object]:
     """Die at each target in turn, each in a new process, then take over."""
     where: list[str | None] = []
     for generation, target in enumerate(case):
         (folder / "died").unlink(missing_ok=True)
-        code = in_child(lambda n=generation, t=target: victim(folder, n, t))
+        code = in_child(lambda n=generation, t=target: victim(folder, n, t, tale))
         if code not in (0, -signal.SIGKILL):
             raise SystemExit(f"{case}: process {generation} ended with {code}")
         where.append((folder / "died").read_text() if code else None)
-    if in_child(lambda: survivor(folder, len(case))):
+    if in_child(lambda: survivor(folder, len(case), tale)):
         raise SystemExit(f"{case}: died at {where}")
     return {"where": where, "doubts": int((folder / "doubts").read_text())}
 
 
-def run_all(cases: Iterator[Sequence[Target]], jobs: int) -> Tally:
+def run_all(cases: Iterator[Sequence[Target]], tale: story.Tale, jobs: int) -> Tally:
     """Several cases at a time, each in processes of its own."""
     tally = Tally()
     busy: dict[int, tuple[Sequence[Target], Path]] = {}
@@ -134,22 +142,23 @@ def run_all(cases: Iterator[Sequence[Target]], jobs: int) -> Tally:
             folder = Path(tempfile.mkdtemp(prefix="crash-matrix-"))
             pid = os.fork()
             if pid == 0:
-                _case_process(case, folder)
+                _case_process(case, folder, tale)
             busy[pid] = (case, folder)
         if not busy:
             return tally
         pid, status = os.wait()
         case, folder = busy.pop(pid)
         if status:
-            raise SystemExit(f"FAILED: {list(case)}; see {folder}")
+            tally.failed.append(f"{list(case)}; see {folder}")
+            continue
         tally.add(case, json.loads((folder / "said").read_text()))
         shutil.rmtree(folder)
 
 
-def _case_process(case: Sequence[Target], folder: Path) -> None:
+def _case_process(case: Sequence[Target], folder: Path, tale: story.Tale) -> None:
     code = 1
     try:
-        (folder / "said").write_text(json.dumps(run_case(case, folder)))
+        (folder / "said").write_text(json.dumps(run_case(case, folder, tale)))
         code = 0
     except BaseException:  # noqa: BLE001 - the parent must hear of it, whatever it is
         traceback.print_exc()
@@ -157,7 +166,9 @@ def _case_process(case: Sequence[Target], folder: Path) -> None:
         os._exit(code)
 
 
-def cases_of(labels: list[str], steps: int, options: argparse.Namespace) -> dict[str, list[list[Target]]]:
+def cases_of(
+    labels: list[str], steps: int, options: argparse.Namespace
+) -> dict[str, list[list[Target]]]:
     """Everything to die at, by kind."""
     singles: list[list[Target]] = [[label] for label in labels]
     awaits: list[list[Target]] = [[step] for step in range(1, steps + STRAY)]
@@ -173,34 +184,44 @@ def cases_of(labels: list[str], steps: int, options: argparse.Namespace) -> dict
     }
 
 
+def matrix(name: str, options: argparse.Namespace) -> Tally:
+    """Everything, of one tale."""
+    tale = story.TALES[name]
+    with tempfile.TemporaryDirectory(prefix="crash-matrix-") as folder:
+        if in_child(lambda: count(Path(folder), tale)):
+            raise SystemExit("FAILED: undisturbed")
+        found = json.loads((Path(folder) / "points").read_text())
+    print(f"{name}, undisturbed: {len(found['labels'])} points, {found['steps']} steps", flush=True)
+    total = Tally()
+    for kind, cases in cases_of(found["labels"], found["steps"], options).items():
+        tally = run_all(iter(cases), tale, options.jobs)
+        if options.list:
+            for place, times in sorted(tally.died.items()):
+                print(f"  {times} x {place}")
+        print(
+            f"{name}, {kind}: {len(cases)} cases, killed {tally.died.total()} times"
+            f" at {len(tally.died)} points, {len(tally.missed)} not met, {tally.doubts} doubts",
+            flush=True,
+        )
+        total.join(tally)
+    return total
+
+
 def main() -> None:
     """Die as told."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("tales", nargs="*", default=list(story.TALES), help="; ".join(story.TALES))
     parser.add_argument("--every", type=int, default=1, help="die at every so many points only")
     parser.add_argument("--shift", type=int, default=0, help="begin with another point")
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time")
     parser.add_argument("--list", action="store_true", help="name every point")
     options = parser.parse_args()
     load(str(Path(story.__file__).with_name("world.py")))  # once, for all that are forked
-    with tempfile.TemporaryDirectory(prefix="crash-matrix-") as folder:
-        if in_child(lambda: count(Path(folder))):
-            raise SystemExit("FAILED: undisturbed")
-        found = json.loads((Path(folder) / "points").read_text())
-    print(f"undisturbed: {len(found['labels'])} points, {found['steps']} steps", flush=True)
     total = Tally()
-    for kind, cases in cases_of(found["labels"], found["steps"], options).items():
-        tally = run_all(iter(cases), options.jobs)
-        if options.list:
-            for place, times in sorted(tally.died.items()):
-                print(f"  {times} x {place}")
-        deaths = tally.died.total()
-        print(
-            f"{kind}: {len(cases)} cases, killed {deaths} times at {len(tally.died)} points,"
-            f" {len(tally.missed)} not met, {tally.doubts} doubts",
-            flush=True,
-        )
-        total.died += tally.died
-        total.doubts += tally.doubts
+    for name in options.tales:
+        total.join(matrix(name, options))
+    if total.failed:
+        raise SystemExit("\n".join(["FAILED:", *total.failed]))
     print(
         f"killed {total.died.total()} times at {len(total.died)} points, 0 lost, 0 twice;"
         f" {total.doubts} times a person said what became of the keyless write"

@@ -130,7 +130,7 @@ class WatchedJournal(SqliteJournal):
             self._die_once_written(stream, expected_pos + len(drafts))
 
     def _die_once_written(self, stream: str, pos: int) -> None:
-        db = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
+        db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
         db.set_busy_timeout(5000)
         give_up = time.monotonic() + 5
         while time.monotonic() < give_up:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,28 @@ from holdfast.testing._conformance._base import everything
 
 SESSION = "story"
 BEFORE = "base = 10"
-CODE = """
+
+
+@dataclass(frozen=True)
+class Tale:
+    """A program, and how it ends."""
+
+    code: str
+    variables: str
+    end: list[Any]
+    calls: tuple[str, ...]
+    asks: str
+    keyless: str
+
+    @property
+    def kept(self) -> list[tuple[str, str]]:
+        """What the world has in the end, beside the mail."""
+        known = {"note": ("1", "2", "3"), self.asks: ("77 to ann",), "reserve": ("7 apples",)}
+        return [(name, what) for name in sorted({*self.calls} & {*known}) for what in known[name]]
+
+
+ROW = Tale(
+    """
 import asyncio
 base = base + 1
 have = stock("apples")
@@ -37,11 +59,40 @@ async def all_three():
 notes = await all_three()
 print("done")
 result = [base, have, order, mail, paid, notes]
-"""
-VARIABLES = "[base, have, order, mail, paid, notes]"
-END = [11, 7, "reserve 7 apples", "mail 1", "pay 77 to ann", [10, 20, 30]]
-KEPT = [("note", "1"), ("note", "2"), ("note", "3"), ("pay", "77 to ann"), ("reserve", "7 apples")]
-KEYLESS = "send"
+""",
+    "[base, have, order, mail, paid, notes]",
+    [11, 7, "reserve 7 apples", "mail 1", "pay 77 to ann", [10, 20, 30]],
+    ("stock", "reserve", "send", "pay", "note", "note", "note"),
+    asks="pay",
+    keyless="send",
+)
+"""One after another, then three at a time."""
+
+MIXED = Tale(
+    """
+import asyncio
+base = base + 1
+order = []
+
+async def one(name, call):
+    found = await call
+    order.append(name)
+    return found
+
+first = await asyncio.gather(one("n", note(1)), one("p", pay_later("ann", 7 * base)), one("m", send_later("hi")))
+rest = await asyncio.gather(note(2), note(3))
+print("done")
+result = [base, first, rest, sorted(order)]
+""",
+    "[base, first, rest, sorted(order)]",
+    [11, [10, "pay_later 77 to ann", "mail 1"], [20, 30], ["m", "n", "p"]],
+    ("note", "pay_later", "send_later", "note", "note"),
+    asks="pay_later",
+    keyless="send_later",
+)
+"""What waits for a person, what must not be done twice and what may, all under way at a time."""
+
+TALES = {"row": ROW, "mixed": MIXED}
 
 LEASE_MS = 3000
 """How much later each process lives than the one before: a dead one's lease has run out by then."""
@@ -51,7 +102,7 @@ CONFIG: dict[str, Any] = {
     "session": {"capabilities": [str(Path(__file__).with_name("world.py"))]},
     "policy": {
         "rules": [
-            {"id": "money", "tool": "pay", "then": "ask"},
+            {"id": "money", "tool": "pay*", "then": "ask"},
             {"id": "writes", "side_effect": ["write"], "then": "allow"},
         ]
     },
@@ -88,8 +139,9 @@ async def opened(journal: Journal, folder: Path) -> AsyncGenerator[Runtime]:
 class Guide:
     """Whoever uses holdfast: starts the story, answers, looks what happened, resumes."""
 
-    def __init__(self, hf: Runtime, folder: Path) -> None:
+    def __init__(self, hf: Runtime, folder: Path, tale: Tale = ROW) -> None:
         self.hf = hf
+        self.tale = tale
         self.folder = folder
         self.doubts = 0
 
@@ -98,7 +150,7 @@ class Guide:
         run_id = await self.find()
         if run_id is None:
             await self.hf.shell.run(BEFORE, session=SESSION)
-            result = await self.hf.shell.run(CODE, session=SESSION)
+            result = await self.hf.shell.run(self.tale.code, session=SESSION)
         else:
             result = await self.hf.runs.resume(run_id)
         for _ in range(10):
@@ -113,7 +165,7 @@ class Guide:
 
     async def find(self) -> str | None:
         """The story's run, if it is on record."""
-        wanted = digest(CODE.encode())
+        wanted = digest(self.tale.code.encode())
         async for record in self.hf.journal.read(SESSION):
             if record.kind == "run_started" and record.payload["code"] == wanted:
                 return record.run_id
@@ -122,7 +174,7 @@ class Guide:
     async def _approve(self, result: RunResult) -> None:
         demand(result.approval_id is not None, result)
         shown = await self.hf.approvals.show(str(result.approval_id))
-        demand(shown.tool == "pay", shown)
+        demand(shown.tool == self.tale.asks, shown)
         demand(shown.arguments == {"to": "ann", "cents": 77}, shown)
         await self.hf.approvals.decide(str(result.approval_id), "approved", actor="ann")
 
@@ -133,7 +185,7 @@ class Guide:
         demand(len(result.in_doubt) == 1, result)
         effects = {one.id: one for one in await self.hf.runs.effects(run_id)}
         effect = effects[result.in_doubt[0]]
-        demand((effect.name, effect.status) == (KEYLESS, "unknown"), effect)
+        demand((effect.name, effect.status) == (self.tale.keyless, "unknown"), effect)
         demand((await self.hf.runs.show(run_id)).status == "needs_attention", result)
         sent = look(self.folder, "select number from mails where effect=?", effect.id)
         if sent:
@@ -181,7 +233,7 @@ async def check_intents(journal: Journal, folder: Path) -> None:
     }
     for effect, name in acts:
         demand(effect in intents, f"`{name}` was done without an intent")
-        if name == "pay":
+        if name.startswith("pay"):
             approval = await journal.row("approvals", str(intents[effect].get("approval_id")))
             demand(approval is not None and approval["status"] == "approved", approval)
     check_once(folder)
@@ -194,43 +246,45 @@ def check_once(folder: Path) -> None:
     demand(all(count == 1 for _, count in mails), f"sent twice: {mails}")
 
 
-async def check_end(hf: Runtime, folder: Path, result: RunResult) -> None:
+async def check_end(hf: Runtime, folder: Path, result: RunResult, tale: Tale = ROW) -> None:
     """The same end as undisturbed: result, variables, world, record."""
     demand(result.status is RunStatus.OK, result)
-    demand(result.result == END, result)
+    demand(result.result == tale.end, result)
     demand(result.stdout == "done\n", result)
-    calls = [one.name for one in result.external_calls]
-    demand(calls == ["stock", "reserve", "send", "pay", "note", "note", "note"], result)
+    calls = tuple(one.name for one in result.external_calls)
+    demand(calls == tale.calls, result)
     demand(all(one.status == "ok" for one in result.external_calls), result)
     kept = look(folder, "select name, what from kept order by name, what")
-    demand(kept == KEPT, kept)
+    demand(kept == tale.kept, kept)
     demand(len(look(folder, "select * from mails")) == 1, "the mail is lost, or there twice")
     await check_intents(hf.journal, folder)
     for row in await hf.journal.rows("effects"):
         demand(row.value["status"] == "completed", row)
-    now = await hf.shell.run(VARIABLES, session=SESSION)
-    demand(now.result == END, now)
+    await check_variables(hf, tale)
 
 
-async def check_replayed(hf: Runtime) -> None:
-    """Without any saved state, the session is made again from its record."""
-    now = await hf.shell.run(VARIABLES, session=SESSION)
-    demand(now.result == END, now)
+async def check_variables(hf: Runtime, tale: Tale) -> None:
+    """What is left in the session."""
+    now = await hf.shell.run(tale.variables, session=SESSION)
+    demand(now.result == tale.end, now)
 
 
-async def live(folder: Path, journal: SqliteJournal, *, check: bool = True) -> int:
+async def live(
+    folder: Path, journal: SqliteJournal, tale: Tale = ROW, *, check: bool = True
+) -> int:
     """Be one process of the story, to its end; how often somebody had to say what became of the keyless write."""
     if check and await journal.last_seq():
         await check_journal(journal)
         await check_intents(journal, folder)
     async with opened(journal, folder) as hf:
-        guide = Guide(hf, folder)
+        guide = Guide(hf, folder, tale)
         result = await guide.go_on()
         if check:
-            await check_end(hf, folder, result)
+            await check_end(hf, folder, result, tale)
     if check:
+        # Without the key no saved state counts: the session is made again from its record.
         (folder / "journal.db.key").unlink()
         async with opened(journal, folder) as hf:
-            await check_replayed(hf)
+            await check_variables(hf, tale)
         await check_journal(journal)
     return guide.doubts

@@ -40,6 +40,17 @@ def _keep(context: Context, name: str, what: str) -> str:
     return f"{name} {what}"
 
 
+def _send(context: Context, name: str, text: str) -> str:
+    with connect() as db:
+        db.execute("insert into acts values (?, ?, ?)", (context.effect_id, name, context.attempt))
+    here(f"{name}: before")
+    with connect() as db:
+        db.execute("insert into mails (effect, text) values (?, ?)", (context.effect_id, text))
+        number = db.last_insert_rowid()
+    here(f"{name}: done")
+    return f"mail {number}"
+
+
 @capability(side_effect="read")
 def stock(item: str) -> int:
     """How many there are."""
@@ -58,14 +69,7 @@ def reserve(item: str, count: int, context: Context) -> str:
 @capability(side_effect="write")
 def send(to: str, text: str, context: Context) -> str:
     """Send a mail; there is no way to tell that it was sent before."""
-    with connect() as db:
-        db.execute("insert into acts values (?, ?, ?)", (context.effect_id, "send", context.attempt))
-    here("send: before")
-    with connect() as db:
-        db.execute("insert into mails (effect, text) values (?, ?)", (context.effect_id, text))
-        number = db.last_insert_rowid()
-    here("send: done")
-    return f"mail {number}"
+    return _send(context, "send", text)
 
 
 @capability(side_effect="write", idempotent=True)
@@ -75,10 +79,25 @@ def pay(to: str, cents: int, context: Context) -> str:
 
 
 @capability(side_effect="write", idempotent=True)
+async def pay_later(to: str, cents: int, context: Context) -> str:
+    """The same, awaited."""
+    return _keep(context, "pay_later", f"{cents} to {to}")
+
+
+@capability(side_effect="write")
+async def send_later(text: str, context: Context) -> str:
+    """Send a mail, awaited."""
+    await anyio.sleep(0.001)
+    return _send(context, "send_later", text)
+
+
+@capability(side_effect="write", idempotent=True)
 async def note(number: int, context: Context) -> int:
     """Note a number, slowly: the later it is asked, the sooner it is done."""
     with connect() as db:
-        db.execute("insert into acts values (?, ?, ?)", (context.effect_id, "note", context.attempt))
+        db.execute(
+            "insert into acts values (?, ?, ?)", (context.effect_id, "note", context.attempt)
+        )
     here(f"note {number}: before")
     await anyio.sleep(0.004 * (4 - number))
     with connect() as db:

@@ -1,8 +1,11 @@
 """What the tests of the gate share: a world that counts what is done to it, and ways to look at the record."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+import anyio
 
 import holdfast
 from holdfast import Context, RunResult, capability
@@ -31,6 +34,8 @@ class World:
     """The outside: what was done to it, in order."""
 
     done: list[Any] = field(default_factory=list[Any])
+    called: anyio.Event = field(default_factory=anyio.Event)
+    """Set once `asend` was called."""
 
     def send(self, **terms: Any) -> Declared[..., Any]:
         """A write that nobody may repeat, unless `terms` say otherwise."""
@@ -48,6 +53,7 @@ class World:
         async def asend(to: str) -> str:
             """Send something to somebody."""
             self.done.append(to)
+            self.called.set()
             return f"sent to {to}"
 
         return capability(asend, **{"side_effect": "external_system", **terms})
@@ -110,6 +116,18 @@ async def approve(hf: holdfast.Runtime, run: RunResult, decision: str = "approve
     return await hf.runs.resume(str(run.run_id))
 
 
-def clock_of(hf: holdfast.Runtime, now: Callable[[], int]) -> None:
-    """Let approvals and grants of a runtime go by another clock."""
-    hf.approvals.now = now
+T = TypeVar("T")
+
+
+async def until(look: Callable[[], Awaitable[T]], fine: Callable[[T], bool]) -> T:
+    """What `look` sees once it is `fine`."""
+    while True:
+        found = await look()
+        if fine(found):
+            return found
+        await anyio.sleep(0.005)
+
+
+def later(hf: holdfast.Runtime, ms: int = 2 * 86_400_000) -> None:
+    """Let approvals and grants of a runtime believe that it is later than it is; default: past any deadline."""
+    hf.approvals.now = lambda: time.time_ns() // 1_000_000 + ms

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.gate.support import CAUGHT, World, answers, approve, kinds, later, parked, said
 
 import holdfast
 from holdfast import ApprovalDecision, Decision, RunResult
@@ -19,7 +20,6 @@ from holdfast.errors import JournalError
 from holdfast.gate.dispatch import NoAnswer
 from holdfast.journal import MemoryJournal
 from holdfast.testing import FaultyJournal
-from tests.gate.support import CAUGHT, World, answers, approve, kinds, parked, said
 
 ASKED = ["run_started", "approval_requested", "effect_intent"]
 WAITED = ["run_parked", "run_resumed"]
@@ -337,10 +337,9 @@ async def test_inbox_timed_out() -> None:
     row = next(row for row in ROWS if row.id == "timed out")
     row = Row(**{**vars(row), "recorded": (("approval_ended", None, "approval.timeout"),)})
     world = World()
-    config = {"approvals": {"timeout_ms": 1}}
-    async with holdfast.open("memory:", config, capabilities=[world.send()]) as hf:
+    async with holdfast.open("memory:", {}, capabilities=[world.send()]) as hf:
         run = await parked(hf, CAUGHT)
-        await anyio.sleep(0.01)
+        later(hf)
         run = await hf.runs.resume(str(run.run_id))
         await check(hf, run, row, world, waited=True)
 
@@ -411,7 +410,7 @@ async def test_cancelled_while_somebody_is_asked() -> None:
             stopped.set()
         return "approved"
 
-    tools, found = [world.send()], list[RunResult]()
+    tools, found, run_id = [world.send()], list[RunResult](), ""
     async with holdfast.open("memory:", {}, capabilities=tools, on_approval=slow) as hf:
 
         async def run() -> None:
@@ -421,10 +420,11 @@ async def test_cancelled_while_somebody_is_asked() -> None:
             tasks.start_soon(run)
             await asked.wait()
             (active,) = await hf.runs.list(status="active")
-            await hf.runs.cancel(active.id)
+            run_id = active.id
+            await hf.runs.cancel(run_id)
         assert found[0].status == "cancelled"
         assert stopped.is_set()  # whoever was asked hears that it is over
-        await check_cancelled(hf, active.id, world)
+        await check_cancelled(hf, run_id, world)
 
 
 async def test_cancelled_after_the_answer_and_before_its_use() -> None:
@@ -478,7 +478,9 @@ async def broken(
 ) -> list[str]:
     """Work with a journal that fails; the kinds of records in the session that are there afterwards."""
     with pytest.raises(JournalError) as raised:
-        async with holdfast.open(journal, {}, capabilities=[world.send()], **terms) as hf:
+        async with holdfast.open(
+            journal, capabilities=[world.send()], **{"config": {}, **terms}
+        ) as hf:
             await act(hf)
     assert raised.value.code == "JOURNAL_IO"
     return [record.kind async for record in journal.inner.read("s")]
@@ -532,11 +534,10 @@ async def test_settlement_not_recorded_when_nobody_was_asked() -> None:
     """Likewise, with nobody to ask: the intent stays, and it is raised."""
     world = World()
     journal = FailsAt(MemoryJournal(), "approval_settled")
-    with pytest.raises(JournalError):
-        config = {"approvals": {"inbox": False}}
-        async with holdfast.open(journal, config, capabilities=[world.send()]) as hf:
-            await hf.shell.run(CAUGHT, session="s")
-    found = [record.kind async for record in journal.inner.read("s")]
+    config = {"approvals": {"inbox": False}}
+    found = await broken(
+        journal, world, lambda hf: hf.shell.run(CAUGHT, session="s"), config=config
+    )
     assert found == ["session_created", *ASKED]
     assert world.done == []
 

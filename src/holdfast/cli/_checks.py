@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.cli import _output
+from holdfast.cli._setup import import_from_here
 from holdfast.errors import HoldfastError
 from holdfast.runtime import Settings, wiring
 from holdfast.runtime.settings import nearest
+from holdfast.shell.box import Ran, Stop
 
 if TYPE_CHECKING:
     from holdfast.journal.sqlite_reader import SqliteReader
@@ -54,6 +56,7 @@ async def examine() -> list[Check]:
         # Which home and which journal are meant is not known, so there is nothing else to look at.
         return [*found, _failed("settings", why)]
     found += await _box(settings)
+    found += _capabilities(settings)
     found += _home(settings)
     if path is None:
         return [*found, Check("journal", "warn", "in memory: gone when the process ends")]
@@ -99,14 +102,19 @@ async def _box(settings: Settings) -> list[Check]:
                 box = await boxes.open(limits)
                 ran = await box.run("6 * 7", inputs={}, limits=limits, names={})
                 await box.close()
-                if ran.value == 42:
-                    found.append(Check("engine", "ok", f"{boxes.engine} runs code"))
-                else:
-                    why = ran.error.message if ran.error else f"6 * 7 gave {ran.value}"
-                    found.append(Check("engine", "fail", f"{boxes.engine}: {why}", _REINSTALL))
+                found.append(_engine(boxes.engine, ran))
     except HoldfastError as why:
         found.append(_failed("jail" if why.code == "JAIL_UNAVAILABLE" else "engine", why))
     return found
+
+
+def _engine(name: str, ran: Stop) -> Check:
+    if not isinstance(ran, Ran):
+        return Check("engine", "fail", f"{name}: 6 * 7 called somebody", _REINSTALL)
+    if ran.value == 42:
+        return Check("engine", "ok", f"{name} runs code")
+    why = ran.error.message if ran.error else f"6 * 7 gave {ran.value}"
+    return Check("engine", "fail", f"{name}: {why}", _REINSTALL)
 
 
 def _jail(jail: str, reason: str, settings: Settings) -> Check:
@@ -119,6 +127,31 @@ def _jail(jail: str, reason: str, settings: Settings) -> Check:
         return Check("jail", "warn", what, 'Remove `jail = "off"` ([shell]) or HOLDFAST_JAIL.')
     what = f"NO JAIL: {reason}; code runs in the engine's own sandbox only"
     return Check("jail", "fail", what, f"{_GET_JAIL if 'installed' in reason else _LET_JAIL}.")
+
+
+# -- what code may call -------------------------------------------------------------------------------
+
+
+def _capabilities(settings: Settings) -> list[Check]:
+    """What a session gets that says nothing of its own, and what the built-in ones need."""
+    try:
+        import_from_here()
+        tools = wiring.make_tools((), wiring.make_redactor(settings, {}))(settings.session)
+    except HoldfastError as why:
+        return [_failed("capabilities", why), _postgres()]
+    names = [one.name for one in tools.all()]
+    what = ", ".join(names) if names else "none unless a session is opened with some"
+    return [Check("capabilities", "ok", what), _postgres()]
+
+
+def _postgres() -> Check:
+    try:
+        import psycopg
+    except ImportError as why:
+        what = f"psycopg can't be imported ({why}): code can query SQLite only"
+        return Check("postgres", "warn", what, "pip install 'psycopg[binary]'")
+    kind = psycopg.pq.__impl__
+    return Check("postgres", "ok", f"psycopg {psycopg.__version__} ({kind}) for `query_db`")
 
 
 # -- files --------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from holdfast.cli._state import journal_to_read
 from holdfast.contracts import Record
 from holdfast.errors import NotFound
 from holdfast.journal import Journal, Row
-from holdfast.shell.session import not_found
+from holdfast.shell.refusals import not_found
 
 ENDING = 12
 """Characters of a run's id that are enough to name it."""
@@ -20,7 +20,7 @@ async def find(
     async with journal_to_read() as journal:
         stream = session_id
         if run is not None:
-            row = await _run(journal, run)
+            row = await find_run(journal, run)
             run, stream = row.key, session_id or str(row.value["session_id"])
         if stream is None:
             source = journal.read_all(after=after)
@@ -38,12 +38,19 @@ async def find(
     return found
 
 
-async def _run(journal: Journal, asked: str) -> Row:
+async def find_run(journal: Journal, asked: str) -> Row:
     """A run, by its id or by the end of it, which is what tables show."""
+    known = await journal.row("runs", asked)
+    if known is not None:
+        return Row(asked, None, known)
     ending, after = asked.removeprefix("…"), ""
     while page := await journal.rows("runs", after=after):
         for row in page:
             if row.key == ending or (len(ending) >= ENDING and row.key.endswith(ending)):
                 return row
         after = page[-1].key
-    raise NotFound("NOT_FOUND", f"There is no run `{asked[:80]}`.")
+    raise NotFound(
+        "NOT_FOUND",
+        f"There is no run `{asked[:80]}`.",
+        hint="`holdfast runs list` names those there are.",
+    )

@@ -28,10 +28,24 @@ def show(result: RunResult, code: str, session_id: str) -> None:
         else:
             out.print(Pretty(result.result, expand_all=False))
     out.file.flush()
+    if result.plan_id is not None:
+        _show_plan(result)
     _write(sys.stderr, _without_traceback(result.stderr))
     for diagnostic in result.diagnostics:
         _explain(diagnostic, code)
     _output.console(stderr=True).print(_metrics(result, session_id), style="dim")
+
+
+def _show_plan(result: RunResult) -> None:
+    from holdfast.cli._inbox import effects_table
+
+    out = _output.console()
+    if not result.plan:
+        out.print("It would call nothing but reads.", style="dim")
+        return
+    out.print(effects_table([one.model_dump(mode="json") for one in result.plan]))
+    out.print(f"holdfast approvals approve {result.plan_id}", style="dim")
+    out.print(f"then run the same code with --plan {result.plan_id}", style="dim")
 
 
 def _without_traceback(stderr: str) -> str:
@@ -93,7 +107,8 @@ def _metrics(result: RunResult, session_id: str) -> str:
         parts.append(f"{_output.size(used.memory_peak_bytes)} peak")
     if used.external_calls_count:
         parts.append(f"{used.external_calls_count} calls")
-    parts.append(f"session {session_id}")
+    if session_id:
+        parts.append(f"session {session_id}")
     if result.run_id:
         parts.append(result.run_id)
     return " · ".join(parts)

@@ -130,7 +130,7 @@ def with_setup(command: Callable[P, R]) -> Callable[..., R]:
     # What typer reads: the name, the help, and the options with their types.
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     every = [*kept, *added]
-    wrapped.__signature__ = own.replace(parameters=every)  # pyright: ignore[reportFunctionMemberAccess]
+    wrapped.__signature__ = own.replace(parameters=every)
     wrapped.__annotations__ = {one.name: one.annotation for one in every}
     return wrapped
 
@@ -156,8 +156,8 @@ def rules_of(name: str) -> list[Any]:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as why:
         told = getattr(why, "strerror", None) or why
         _refuse(f"The policy `{name}` can't be read: {told}.", "It must be TOML with [[rules]].")
-    table: Any = found.get("policy", found)
-    rules: Any = table.get("rules") if isinstance(table, dict) else None  # pyright: ignore[reportUnknownMemberType]
+    table = found.get("policy", found)
+    rules = cast("dict[str, Any]", table).get("rules") if isinstance(table, dict) else None
     if not isinstance(rules, list):
         _refuse(f"The policy `{name}` has no [[rules]].", "See docs/guides/policy.md.")
     return cast("list[Any]", rules)

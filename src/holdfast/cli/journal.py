@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli import _output
+from holdfast.cli import _files, _output
 from holdfast.errors import CallerError
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ async def _export(out: str | None) -> Exported:
                 sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
             return done
-        handle = _create(out)
+        handle = _files.create(out)
         try:
             with os.fdopen(handle, "wb") as file:
                 async for line in lines(journal, done):
@@ -255,21 +255,5 @@ async def _backup(name: str) -> int:
 
 
 def _copy_key(key: Path, target: Path) -> None:
-    with os.fdopen(_create(str(target)), "wb") as file:
+    with os.fdopen(_files.create(str(target)), "wb") as file:
         file.write(key.read_bytes())
-
-
-def _create(name: str) -> int:
-    """A new file, for its owner's eyes only."""
-    try:
-        return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        raise CallerError(
-            "INVALID_ARGUMENT",
-            f"`{name}` exists and is not overwritten.",
-            hint="Choose another name.",
-        ) from None
-    except OSError as why:
-        raise CallerError(
-            "INVALID_ARGUMENT", f"`{name}` can't be written: {why.strerror}."
-        ) from None

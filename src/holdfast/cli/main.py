@@ -18,7 +18,21 @@ from typing import Annotated, Any
 import typer
 
 from holdfast._version import __version__
-from holdfast.cli import _output, demo, doctor, journal, machines, run, sessions
+from holdfast.cli import (
+    _output,
+    approvals,
+    daemon,
+    demo,
+    doctor,
+    journal,
+    machines,
+    repl,
+    replay,
+    run,
+    runs,
+    sessions,
+    tools,
+)
 from holdfast.errors import CallerError, HoldfastError, InternalError, OperatorError
 
 PIPE_CLOSED = 141
@@ -33,9 +47,15 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("validate")(run.validate)
+app.command("repl")(repl.repl)
 app.add_typer(sessions.app, name="session")
+app.add_typer(runs.app, name="runs")
+app.add_typer(approvals.app, name="approvals")
+app.add_typer(tools.app, name="tools")
 app.add_typer(journal.app, name="journal")
 app.add_typer(machines.app, name="machines")
+app.command("replay")(replay.replay)
+app.command("daemon")(daemon.daemon)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 
@@ -103,9 +123,11 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _tell(why: BaseException, *, as_json: bool) -> int:
+    from holdfast.cli._stop import Stopped
+
     if isinstance(why, KeyboardInterrupt):
         return _output.INTERRUPTED
-    error = _as_error(why)
+    error = _as_error(why.error if isinstance(why, Stopped) else why)
     try:
         if isinstance(error, InternalError):
             traceback.print_exception(why)
@@ -115,7 +137,7 @@ def _tell(why: BaseException, *, as_json: bool) -> int:
         _close_stdout()
         with suppress(OSError):  # else there is nobody left to tell
             _output.tell_error(error, as_json=False)
-    return error.exit_code
+    return why.exit_code if isinstance(why, Stopped) else error.exit_code
 
 
 def _as_error(why: BaseException) -> HoldfastError:

@@ -1,35 +1,40 @@
-"""`holdfast session`: which sessions there are, what one is, and its end."""
+"""`holdfast session`: which sessions there are, what one is, how one begins and ends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli import _output
+from holdfast.cli import _options, _output, _session_state
+from holdfast.cli._options import WAIT_MS
+from holdfast.cli._session_state import Name
+from holdfast.cli._setup import Flags, setup_for, with_setup
 from holdfast.errors import NotFound
 
 if TYPE_CHECKING:
     from holdfast.contracts import RunView, SessionView
     from holdfast.journal import Journal
+    from holdfast.runtime import Runtime
 
 RECENT, SEARCHED = 20, 200
 """Runs that are shown of a session, and records that are searched for them."""
 
-app = typer.Typer(help="Sessions: list, show, destroy.", rich_markup_mode=None)
-
-Name = Annotated[str, typer.Argument(metavar="S", help="The session's id.", show_default=False)]
+app = typer.Typer(
+    help="Sessions: list, show, create, snapshot, restore, fork, reset, diff, destroy.",
+    rich_markup_mode=None,
+)
+app.command("snapshot")(_session_state.snapshot)
+app.command("restore")(_session_state.restore)
+app.command("fork")(_session_state.fork)
+app.command("reset")(_session_state.reset)
+app.command("diff")(_session_state.diff)
 
 
 @app.command("list")
 def list_(
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="At most so many.")
-    ] = 100,
-    after: Annotated[
-        str,
-        typer.Option("--after", metavar="CURSOR", help="Go on after this one: `next` of a list."),
-    ] = "",
+    limit: _options.Most = 100,
+    after: _options.After = "",
     as_json: _output.JsonFlag = None,
 ) -> None:
     """List the open sessions, by id."""
@@ -60,7 +65,7 @@ def show(session: Name, as_json: _output.JsonFlag = None) -> None:
     """
     import anyio
 
-    view, runs = anyio.run(_show, session)
+    view, runs, setup = anyio.run(_show, session)
     if _output.as_json(as_json):
         _output.print_json(view)
         return
@@ -68,8 +73,8 @@ def show(session: Name, as_json: _output.JsonFlag = None) -> None:
 
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="dim")
-    for name, value in _facts(view):
-        facts.add_row(name, value)
+    for name, value in [*_facts(view), *_opened(setup)]:
+        facts.add_row(name, _output.visible(value))
     out = _output.console()
     out.print(facts)
     if runs:
@@ -83,11 +88,42 @@ def show(session: Name, as_json: _output.JsonFlag = None) -> None:
 
 
 @app.command()
+@with_setup
+def create(
+    session: Name,
+    language: Annotated[
+        str, typer.Option("--language", metavar="L", help="What its code is written in.")
+    ] = "python",
+    limits: _options.Limit = None,
+    as_json: _output.JsonFlag = None,
+    *,
+    flags: Flags,
+) -> None:
+    """Make an empty session, opened with what is given here.
+
+    A session that is there already is left as it is.
+    """
+    from holdfast.cli._work import on_runtime
+
+    fields = flags.fields()
+    if limited := _options.limits_of(limits):
+        fields["limits"] = limited
+
+    async def work(hf: Runtime) -> SessionView:
+        setup = await setup_for(hf, session, fields)
+        return await hf.shell.create(session, language=language, setup=setup)
+
+    view = on_runtime(work)
+    if _output.as_json(as_json):
+        _output.print_json(view)
+    else:
+        _output.console().print(f"Session {view.id} is there.")
+
+
+@app.command()
 def destroy(
     session: Name,
-    wait: Annotated[
-        int, typer.Option("--wait", metavar="MS", min=0, help="How long to wait for a run in it.")
-    ] = 30_000,
+    wait: _options.Wait = WAIT_MS,
     as_json: _output.JsonFlag = None,
 ) -> None:
     """End a session and erase what it held.
@@ -115,14 +151,17 @@ async def _list(after: str, limit: int) -> list[SessionView]:
         return []  # no journal yet, so no sessions
 
 
-async def _show(session: str) -> tuple[SessionView, list[RunView]]:
+async def _show(session: str) -> tuple[SessionView, list[RunView], dict[str, Any]]:
     from holdfast.cli._state import journal_to_read, sessions_of
-    from holdfast.shell.session import not_found
+    from holdfast.shell.refusals import not_found
 
     try:
         async with journal_to_read() as journal:
             view = await sessions_of(journal).show(session)
-            return view, await _recent(journal, session)
+            row = await journal.row("sessions", session) or {}
+            setup = row.get("setup")
+            remembered = setup if isinstance(setup, dict) else {}
+            return view, await _recent(journal, session), remembered
     except NotFound:
         raise not_found(session) from None
 
@@ -159,3 +198,15 @@ def _facts(view: SessionView) -> list[tuple[str, str]]:
         ("limits", ", ".join(f"{name} {value}" for name, value in limits.items())),
         ("last record", str(view.last_seq)),
     ]
+
+
+def _opened(setup: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the session remembers it was opened with."""
+    told = {
+        "capabilities": setup.get("capabilities"),
+        "mounts": [f"{one['path']}={one['host']}" for one in setup.get("mounts") or ()],
+        "hosts": setup.get("allow_hosts"),
+        "databases": [one["name"] for one in setup.get("databases") or ()],
+        "rules": [one["id"] for one in setup.get("rules") or ()],
+    }
+    return [(name, ", ".join(found)) for name, found in told.items() if found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 from pydantic import Field, JsonValue
@@ -107,7 +108,7 @@ class Capability(Asked):
         """Its risk, said or implied."""
         return self.risk or RISK_OF[self.side_effect]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """What a grant, a snapshot and an approval are bound to: its name, schemas, side effect and risk."""
         return digest_json(

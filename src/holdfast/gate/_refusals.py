@@ -43,10 +43,14 @@ _WHY = {
 class Refused(Exception):
     """A call that is not made; `error` is for the code, which sees it as an exception of type `kind`."""
 
-    def __init__(self, error: HoldfastError, *, kind: str | None = None) -> None:
+    def __init__(
+        self, error: HoldfastError, *, kind: str | None = None, void: str = "approval.void"
+    ) -> None:
         super().__init__(error.code)
         self.error = error
         self.kind = kind
+        self.void = void
+        """Why an approval that was asked for is of no use any more."""
 
 
 def denied(name: str, ruling: Ruling, *, settled: Settled | None = None) -> ModelError:

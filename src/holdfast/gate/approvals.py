@@ -38,6 +38,7 @@ ANSWERS = "holdfast:approvals"
 """The stream of answers. Nobody leases it, so answering never waits for a run."""
 
 _POLL = 0.05
+_SHOWN = 80
 
 
 class Approvals:
@@ -81,7 +82,11 @@ class Approvals:
                 "via": via,
             },
         )
-        row = await self._row(approval_id)
+        try:
+            row = await self._row(approval_id)
+        except NotFound:
+            await self._refuse(approval_id[:_SHOWN], said, "approval.unknown_request")
+            raise
         if _answers_itself(row, actor):
             await self._refuse(approval_id, said, "approval.extension_self_response")
             raise CallerError(
@@ -213,7 +218,7 @@ class Approvals:
         if row is None:
             raise NotFound(
                 "NOT_FOUND",
-                f"There is no approval `{approval_id[:80]}`.",
+                f"There is no approval `{approval_id[:_SHOWN]}`.",
                 hint="`holdfast approvals list` shows what waits.",
             )
         return row

@@ -90,8 +90,11 @@ class Broker:
         if self._dispatcher is not None:
             end = await self._dispatched(crossing, request)
         elif self._inbox:
-            crossing.mood("waiting")
-            end = ended(await self._approvals.wait(request.id))
+            row = await self._approvals.status(request.id)
+            if row["status"] == "pending":
+                crossing.mood("waiting")
+                row = await self._approvals.wait(request.id)
+            end = ended(row)
         else:
             end = Settled(_S.DENIED, _NOBODY)
         crossing.mood("working")

@@ -17,6 +17,7 @@ from holdfast.contracts import (
     Provenance,
     SideEffect,
 )
+from holdfast.contracts._base import sure
 from holdfast.errors import HoldfastError
 from holdfast.gate.budgets import Ledger
 from holdfast.gate.executor import Toolbox
@@ -165,7 +166,8 @@ def call_record(
 ) -> ExternalCallRecord:
     """The line about a call in its run's result."""
     status = CallStatus.OK if error is None else STATUSES.get(error.code, CallStatus.ERROR)
-    return ExternalCallRecord(
+    return sure(
+        ExternalCallRecord,
         name=name,
         side_effect=side_effect,
         duration_ms=int(took * 1000),

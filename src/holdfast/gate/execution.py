@@ -28,6 +28,7 @@ from holdfast.contracts import (
     SideEffect,
     canonical_json,
 )
+from holdfast.contracts._base import sure
 from holdfast.contracts.effect import EffectAttempt, EffectSeen
 from holdfast.errors import HoldfastError, InternalError, JournalError
 from holdfast.gate._refusals import Refused, cancelled, failure_of, redacted, timed_out
@@ -108,12 +109,13 @@ class Execution:
             return
         self._seeded.add(name)
         since = max(0, await self._journal.last_seq() - _LOOK_BACK)
-        times = [
-            record.time
-            async for record in self._journal.read_all(after=since)
-            if record.kind == "effect_intent" and record.payload.get("name") == name
-        ]
-        self._limiter.seed(name, times)
+        times: dict[str | None, int] = {}
+        async for record in self._journal.read_all(after=since):
+            if record.kind == "effect_intent" and record.payload.get("name") == name:
+                times[record.effect_id] = record.time
+            elif record.payload.get("terminal_status") == _S.DENIED_BEFORE_EXECUTION:
+                times.pop(record.effect_id, None)  # it was not made
+        self._limiter.seed(name, times.values())
 
     def _turned_away(self, act: Act, why: RateLimited) -> Refused:
         """What was set aside is given back; an approval is used up all the same."""
@@ -340,7 +342,8 @@ class Execution:
         crossing, context = act.crossing, act.context
         desk = crossing.desk
         spent = self._settle(act)
-        result = EffectResult(
+        result = sure(
+            EffectResult,
             effect_id=crossing.effect_id,
             terminal_status=status,
             external_operation_id=context.external_id,

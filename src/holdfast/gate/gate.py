@@ -23,6 +23,7 @@ from __future__ import annotations
 from time import monotonic
 
 from holdfast.contracts import (
+    ApprovalStatus,
     Body,
     Draft,
     ErrorObject,
@@ -46,12 +47,13 @@ from holdfast.gate._refusals import (
     unknown_tool,
 )
 from holdfast.gate.asking import Asking
+from holdfast.gate.broker import Settled, settlement
 from holdfast.gate.crossing import Crossing, Doubt, Outcome, call_record
 from holdfast.gate.dryrun import sample
 from holdfast.gate.execution import Execution
 from holdfast.gate.executor import Executor
 from holdfast.gate.guards import Guards
-from holdfast.gate.limits import Limiter, check_request
+from holdfast.gate.limits import Limiter, check_request, too_large
 from holdfast.gate.passing import Passing
 from holdfast.gate.past import Past, mismatch, stored_json
 from holdfast.gate.policy import Call, Ruling
@@ -105,20 +107,19 @@ class Gate:
         past = crossing.past
         wanted: Risk | None = None
         if past is None:
-            arguments = self._validated(crossing, executor)
-            request = _json_body(arguments).ref.digest
-            try:
-                arguments, wanted = await self.guards.before(crossing, executor, arguments)
-            except ModelError as why:
-                raise Refused(why) from None
+            arguments, data = self._validated(crossing, executor)
+            body = _body(data)
+            request = body.ref.digest
+            if self.guards.changes_calls:
+                arguments, wanted = await self._hooked(crossing, executor, arguments)
+                body = _json_body(arguments)
         else:  # it was asked about before: the arguments are those that were shown
             arguments, request = await self._shown(past), past.request
+            body = _json_body(arguments)
         ruling = self._ruling(crossing, executor, arguments)
-        passing = Passing(executor, arguments, request, _json_body(arguments), ruling)
-        try:
-            check_request(crossing.name, arguments, ruling.limits)
-        except ModelError as why:
-            raise Refused(why, kind="ValueError") from None
+        passing = Passing(executor, arguments, request, body, ruling)
+        if body.ref.size > ruling.limits.max_request_bytes:
+            raise Refused(too_large(crossing.name, body.ref.size, ruling.limits), kind="ValueError")
         instead = self._planned(crossing, passing)
         if instead is not None:
             return instead
@@ -126,18 +127,29 @@ class Gate:
         self._reserve(crossing, passing)
         return passing
 
-    def _validated(self, crossing: Crossing, executor: Executor) -> dict[str, Json]:
+    async def _hooked(
+        self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]
+    ) -> tuple[dict[str, Json], Risk | None]:
+        try:
+            return await self.guards.before(crossing, executor, arguments)
+        except ModelError as why:
+            raise Refused(why) from None
+
+    def _validated(
+        self, crossing: Crossing, executor: Executor
+    ) -> tuple[dict[str, Json], bytes]:
+        """The arguments, and the same as canonical JSON."""
         try:
             arguments = executor.bind(crossing.args, crossing.kwargs)
             executor.check(arguments)
-            check_request(crossing.name, arguments, executor.capability.limits)
+            data = check_request(crossing.name, arguments, executor.capability.limits)
         except CallerError as why:
             raise Refused(why, kind="TypeError") from None
         except ModelError as why:
             raise Refused(why, kind="ValueError") from None
         if self.redactor.json(arguments) != arguments:
             raise Refused(holds_secret(crossing.name))
-        return arguments
+        return arguments, data
 
     async def _shown(self, past: Past) -> dict[str, Json]:
         arguments = await stored_json(self.journal, past.arguments)
@@ -188,7 +200,7 @@ class Gate:
         if asked is not None:
             risk = asked.risk
             if asked.capability != capability.digest:
-                raise Refused(changed(crossing.name))
+                raise Refused(changed(crossing.name), void="approval.capability_changed")
         elif await self._granted(crossing, passing, risk):
             return
         await self._ask(crossing, passing, risk)
@@ -215,6 +227,8 @@ class Gate:
         except ModelError as why:  # a hook does not want it asked
             raise Refused(why) from None
         passing.drafts.extend(settled.drafts)
+        if crossing.past is not None:
+            crossing.past.settled = True
         if not settled.releases:
             crossing.desk.post(passing.drafts)
             raise Refused(denied(crossing.name, passing.ruling, settled=settled))
@@ -276,6 +290,11 @@ class Gate:
         self, crossing: Crossing, executor: Executor | None, refused: Refused, started: float
     ) -> Outcome:
         """Record that a call was not made, and why; what the code gets."""
+        past = crossing.past
+        if past is not None and past.approval is not None and not past.settled:
+            past.settled = True
+            end = Settled(ApprovalStatus.DENIED, refused.void)
+            crossing.desk.post(settlement(past.approval, end, crossing.desk.run_id))
         error = redacted(self.redactor, ErrorObject.of(refused.error))
         asked = self.redactor.json(_as_asked(crossing, executor))
         effect = executor.capability.side_effect if executor else SideEffect.NONE
@@ -314,4 +333,8 @@ def _pretended(crossing: Crossing, passing: Passing) -> Outcome:
 
 
 def _json_body(value: Json) -> Body:
-    return Body.of(canonical_json(value), role="arguments", mime="application/json")
+    return _body(canonical_json(value))
+
+
+def _body(data: bytes) -> Body:
+    return Body.of(data, role="arguments", mime="application/json")

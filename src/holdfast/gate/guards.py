@@ -38,8 +38,6 @@ class Guards:
         self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]
     ) -> tuple[dict[str, Json], Risk | None]:
         """The arguments as hooks leave them, and the risk if one wants a person asked."""
-        if not self._hooks.any(_P.BEFORE_TOOL_CALL):
-            return arguments, None
         capability = executor.capability
 
         def consider(view: View, response: HookResponse) -> View:
@@ -82,6 +80,11 @@ class Guards:
         )
         fired = await self._fire(crossing, _P.AFTER_TOOL_CALL, view, consider)
         return fired.view.result
+
+    @property
+    def changes_calls(self) -> bool:
+        """Whether hooks look at calls at all."""
+        return self._hooks.any(_P.BEFORE_TOOL_CALL)
 
     @property
     def changes_results(self) -> bool:

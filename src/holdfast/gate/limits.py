@@ -27,12 +27,17 @@ def check_request(name: str, arguments: Mapping[str, Json], limits: CapabilityLi
     """The canonical arguments; raises `REQUEST_TOO_LARGE` when they are longer than allowed."""
     data = canonical_json(arguments)
     if len(data) > limits.max_request_bytes:
-        raise ModelError(
-            "REQUEST_TOO_LARGE",
-            f"The arguments of `{name}` are {len(data)} bytes, {limits.max_request_bytes} are allowed.",
-            hint="Pass less, or split it over several calls.",
-        )
+        raise too_large(name, len(data), limits)
     return data
+
+
+def too_large(name: str, size: int, limits: CapabilityLimits) -> ModelError:
+    """The refusal of arguments that are too long."""
+    return ModelError(
+        "REQUEST_TOO_LARGE",
+        f"The arguments of `{name}` are {size} bytes, {limits.max_request_bytes} are allowed.",
+        hint="Pass less, or split it over several calls.",
+    )
 
 
 def check_response(name: str, value: Json, limits: CapabilityLimits) -> bytes:

@@ -14,6 +14,7 @@ from holdfast.contracts import (
     Json,
     Reserved,
 )
+from holdfast.contracts._base import sure
 from holdfast.gate.crossing import Crossing
 from holdfast.gate.executor import Executor
 from holdfast.gate.policy import Ruling
@@ -56,7 +57,8 @@ class Passing:
     def intent(self, crossing: Crossing) -> EffectIntent:
         """What is about to happen."""
         capability = self.capability
-        return EffectIntent(
+        return sure(
+            EffectIntent,
             effect_id=crossing.effect_id,
             kind=EffectKind.TOOL_EXECUTION,
             name=crossing.name,

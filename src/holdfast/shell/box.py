@@ -106,7 +106,7 @@ class Raised:
     """The call failed: the code sees an exception, and may catch it. Uncaught, the run ends with `error`."""
 
     error: ErrorObject
-    """`PERMISSION_DENIED` and `TIMEOUT_TOOL` end the run as what they are, any other as `TOOL_ERROR`."""
+    """A refusal and a limit of the gate end the run as what they are, any other error as `TOOL_ERROR`."""
     kind: str | None = None
     """The built-in exception the code sees; default: by the error's code, else `RuntimeError`."""
 

@@ -10,6 +10,7 @@ journal alone tells how the run went, and a replay goes the same way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from time import monotonic
@@ -101,6 +102,11 @@ class Drive:
     """Whether code awaits a capability."""
     cancel: CancelMode | None = None
     errands: dict[int, Errand] = field(default_factory=dict[int, Errand])
+    _live: dict[int, Errand] = field(default_factory=dict[int, Errand])
+    """Those that have not ended, or of which nobody knows whether they have."""
+    _unstarted: dict[int, Crossing] = field(default_factory=dict[int, Crossing])
+    _inline: anyio.CancelScope | None = None
+    _since: float | None = None
     _calls: TaskGroup | None = None
     _changed: anyio.Event = field(default_factory=anyio.Event)
     _failure: BaseException | None = None
@@ -146,11 +152,11 @@ class Drive:
         """Go on with what was under way when the run was parked."""
         ids = stop.ids if isinstance(stop, AtAwait) else frozenset[int]()
         for past in self.pasts.open():
-            self._start(past.ordinal, past.name)
+            self._add(past.ordinal, past.name)
         for ordinal in sorted(ids - self.errands.keys()):
             past = self.pasts.calls.get(ordinal)
             if past is not None:
-                self._start(ordinal, past.name)
+                self._add(ordinal, past.name)
 
     # -- the way --------------------------------------------------------------------------------------
 
@@ -165,12 +171,16 @@ class Drive:
     async def _answered(self, stop: AtCall | AtAwait) -> Stop | Parked:
         """Give the code one answer, and go on until it stands again."""
         if isinstance(stop, AtAwait):
+            await self._get_going(last=None)
             errand = await self._until(lambda: self._next_of(stop.ids))
             return await self._resume(errand, id_=errand.id) if errand else self._parked()
         call = stop.call
         errand = self._errand(call)
         if self.awaited(call.name):
+            # It is under way from the code's next stop on: a call that is alone then needs no task.
+            self._start_all(but=errand)
             return await self._timed(self.box.resume(Later(), wall_ms=self._wall_ms()))
+        await self._get_going(last=errand)
         ready = await self._until(lambda: errand if isinstance(errand.end, Outcome) else None)
         return await self._resume(ready) if ready else self._parked()
 
@@ -184,6 +194,7 @@ class Drive:
 
     async def _leftovers(self, ran: Ran) -> Ran:
         """Wait for calls that the code did not wait for: what they do is part of the run."""
+        self._start_all()
         await self._until(lambda: None if self._any_working() else True, alone=True)
         return ran
 
@@ -223,13 +234,13 @@ class Drive:
 
     def _moving(self) -> bool:
         """Whether anything may still happen by itself."""
-        return any(e.end is None and e.mood != "waiting" for e in self.errands.values())
+        return any(e.end is None and e.mood != "waiting" for e in self._live.values())
 
     def _any_working(self) -> bool:
-        return any(errand.working for errand in self.errands.values())
+        return any(errand.working for errand in self._live.values())
 
     def _parked(self) -> Parked:
-        stuck = [errand for _, errand in sorted(self.errands.items()) if errand.stuck]
+        stuck = [errand for _, errand in sorted(self._live.items()) if errand.stuck]
         return Parked(
             tuple(errand for errand in stuck if errand.end is None),
             tuple(errand for errand in stuck if errand.end is not None),
@@ -258,22 +269,20 @@ class Drive:
 
     def _errand(self, call: Wanted) -> Errand:
         found = self.errands.get(call.id)
-        return found or self._start(call.id, call.name, call)
+        return found or self._add(call.id, call.name, call)
 
-    def _start(self, ordinal: int, name: str, call: Wanted | None = None) -> Errand:
-        errand = self.errands[ordinal] = Errand(ordinal, name)
+    def _add(self, ordinal: int, name: str, call: Wanted | None = None) -> Errand:
+        """Take a call on; nothing happens yet."""
+        errand = Errand(ordinal, name)
+        self.errands[ordinal] = self._live[ordinal] = errand
         past = self.pasts.calls.get(ordinal)
         if past is not None and past.answered:
             errand.order = (0, past.result_pos)
 
-        def mood(now: Mood) -> None:
-            errand.mood = now
-            self._wake()
-
         def ordered(order: int) -> None:
             errand.order = (1, order)
 
-        crossing = Crossing(
+        self._unstarted[ordinal] = Crossing(
             desk=self.desk,
             ordinal=ordinal,
             name=name,
@@ -281,16 +290,73 @@ class Drive:
             kwargs=call.kwargs if call else {},
             past=past,
             known=call is None,
-            mood=mood,
+            mood=lambda now: self._mood(errand, now),
             ordered=ordered,
         )
-        assert self._calls is not None
-        self._calls.start_soon(self._perform, errand, crossing)
         return errand
+
+    async def _get_going(self, *, last: Errand | None) -> None:
+        """Make the calls that are not under way yet; one that is alone, right here."""
+        if len(self._live) == 1 and len(self._unstarted) == 1:
+            ordinal, crossing = self._unstarted.popitem()
+            if last is None or last.id == ordinal:
+                await self._alone(self.errands[ordinal], crossing)
+                return
+            self._unstarted[ordinal] = crossing
+        self._start_all()
+
+    def _start_all(self, *, but: Errand | None = None) -> None:
+        for ordinal in [*self._unstarted]:
+            if but is None or ordinal != but.id:
+                assert self._calls is not None
+                crossing = self._unstarted.pop(ordinal)
+                self._calls.start_soon(self._perform, self.errands[ordinal], crossing)
+
+    async def _alone(self, errand: Errand, crossing: Crossing) -> None:
+        """Make a call that nothing else is under way beside. If it waits for a person, it is left there."""
+        self._since = monotonic()
+        inline = self._inline = anyio.CancelScope(deadline=self._deadline())
+        with inline:
+            try:
+                self._ended(errand, await self.performs.perform(crossing))
+            finally:
+                self._inline = None
+                self._count()
+        if inline.cancelled_caught and errand.mood != "waiting":
+            raise _OutOfTime
+
+    def _mood(self, errand: Errand, now: Mood) -> None:
+        """A call works, asks, or waits. Of one that is alone, the clock stops meanwhile, or it is left there."""
+        errand.mood = now
+        if self._inline is None:
+            self._wake()
+            return
+        self._count()
+        if now == "working":
+            self._since = monotonic()
+            self._inline.deadline = self._deadline()
+        else:
+            self._since = None
+            self._inline.deadline = math.inf
+        if now == "waiting":
+            self._inline.cancel()
+
+    def _deadline(self) -> float:
+        return anyio.current_time() + self.clock.left()
+
+    def _count(self) -> None:
+        since, self._since = self._since, None
+        if since is not None:
+            self.clock.used += monotonic() - since
+
+    def _ended(self, errand: Errand, end: Outcome | Doubt) -> None:
+        errand.end = end
+        if isinstance(end, Outcome):
+            del self._live[errand.id]
 
     async def _perform(self, errand: Errand, crossing: Crossing) -> None:
         try:
-            errand.end = await self.performs.perform(crossing)
+            self._ended(errand, await self.performs.perform(crossing))
         except Exception as failure:  # noqa: BLE001 - it is raised where the run is driven
             self._failure = self._failure or failure
         finally:

@@ -25,6 +25,7 @@ from holdfast.contracts import (
     Setup,
 )
 from holdfast.contracts.payload import (
+    GrantRevoked,
     SessionCreated,
     SessionDestroyed,
     SessionOpened,
@@ -128,7 +129,13 @@ class Session:
                 raise not_found(self.id)
             if self.open_run is not None:
                 await self._runner.abandon(self.open_run, reason)
-            await self.pen.append([Draft.of(SessionDestroyed(reason=reason))], durable=True)
+            # A session that is made under this name later is another one: it has no consent.
+            drafts = [
+                Draft.of(GrantRevoked(id=grant.id, reason="session_destroyed"))
+                for grant in await self.services.approvals.grants(self.id)
+            ]
+            drafts.append(Draft.of(SessionDestroyed(reason=reason)))
+            await self.pen.append(drafts, durable=True)
             self.limits, self.open_run = None, None
             await self.drop()
         await self.close()

@@ -63,7 +63,16 @@ _KINDS = frozenset(kind.__name__ for kind in _PASSED) | {
 }
 _STATUS = {"PERMISSION_DENIED": CallStatus.DENIED, "TIMEOUT_TOOL": CallStatus.TIMEOUT}
 # Errors that end a run as what they are; any other ends it as the failure of a capability.
-_OWN_STATUS = frozenset(("PERMISSION_DENIED", "TIMEOUT_TOOL"))
+_OWN_STATUS = frozenset(
+    (
+        "BUDGET_EXCEEDED",
+        "PERMISSION_DENIED",
+        "RATE_LIMITED",
+        "REQUEST_TOO_LARGE",
+        "RESPONSE_TOO_LARGE",
+        "TIMEOUT_TOOL",
+    )
+)
 
 _DENIED = (
     (("time.time", "datetime.now", "date.today"), "the clock", "Take the time from an input."),

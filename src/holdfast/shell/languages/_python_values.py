@@ -23,6 +23,11 @@ from holdfast.contracts import Json
 MAX_DEPTH = 100
 """Deeper nesting is refused: not every reader of JSON copes with it."""
 
+MAX_ITEMS = 250_000
+MAX_CHARS = 16 << 20
+"""More values or text is refused. In the box one list may stand in a thousand places and take the room of one;
+written down it takes the room of a thousand, and doubled thirty times it would never come to an end."""
+
 
 class Doubt(IntEnum):
     """How sure it is that text is text."""
@@ -66,6 +71,7 @@ _SLIGHT = re.compile(
 # What Python itself refuses to write in decimal.
 _TOO_LONG = 10**4300
 _BITS = _TOO_LONG.bit_length() - 2
+_SMALL = 1 << 63
 ENDINGS = frozenset(">)]}")
 """Text that ends in none of these is text."""
 
@@ -92,54 +98,74 @@ def to_json(value: Any, names: Container[str] = ()) -> Value:
     if isinstance(value, int | float):
         _check_scalar(value)
         return Value(value)
-    return _nested(value, names)
+    return _Copy(names).of(value)
 
 
-def _nested(value: Any, names: Container[str]) -> Value:
-    """The same for lists and dicts, without recursion: code may nest them as deep as its memory allows."""
-    root: list[Any] = []
-    doubt, of = Doubt.NONE, ""
-    todo: list[tuple[Any, list[Any] | dict[str, Any], Any, int]] = [(value, root, None, 0)]
-    while todo:
-        item, into, key, depth = todo.pop()
-        found: Any = item
-        if isinstance(item, str):
-            this = _doubt(item, names)
-            if this > doubt:
-                doubt, of = this, item
-        elif isinstance(item, dict | list | tuple):
+class _Copy:
+    """Copies lists and dicts, without recursion: code may nest them as deep as its memory allows."""
+
+    def __init__(self, names: Container[str]) -> None:
+        self._names = names
+        self._doubt, self._doubted = Doubt.NONE, ""
+        self._items, self._chars = MAX_ITEMS, MAX_CHARS
+        self._todo: list[tuple[Any, Any, int]] = []
+
+    def of(self, value: Any) -> Value:
+        """The copy."""
+        root = self._copied(value, 0)
+        while self._todo:
+            source, into, depth = self._todo.pop()
+            self._items -= len(source)
+            self._check_size()
+            if isinstance(into, dict):
+                self._fill(source, into, depth)  # pyright: ignore[reportUnknownArgumentType]
+            else:
+                into.extend([self._copied(one, depth) for one in source])
+        self._check_size()
+        return Value(root, self._doubt, self._doubted)
+
+    def _fill(self, source: dict[Any, Any], into: dict[str, Any], depth: int) -> None:
+        for key, one in source.items():
+            if not isinstance(key, str):
+                raise NotJson(
+                    f"a dict with {type(key).__name__} keys",
+                    "Make the keys text: {str(k): v for k, v in d.items()}.",
+                )
+            self._chars -= len(key)
+            into[key] = self._copied(one, depth)
+
+    def _copied(self, item: Any, depth: int) -> Any:
+        """A scalar as it is; a list or dict empty, to be filled later."""
+        kind: type = type(item)  # pyright: ignore[reportUnknownVariableType]
+        if kind is bool or item is None:
+            return item
+        if kind is str:
+            self._chars -= len(item)
+            this = _doubt(item, self._names)
+            if this > self._doubt:
+                self._doubt, self._doubted = this, item
+            return item
+        if kind is int:
+            if not -_SMALL < item < _SMALL:
+                _check_scalar(item)
+                self._chars -= item.bit_length() // 3  # about as many digits
+            return item
+        if isinstance(item, dict | list | tuple):
             if depth == MAX_DEPTH:
                 raise NotJson("deep nesting", f"Nest lists and dicts at most {MAX_DEPTH} deep.")
-            found = _container(item, todo, depth + 1)
-        else:
-            _check_scalar(item)
-        if isinstance(into, dict):
-            into[key] = found
-        else:
-            into.append(found)
-    return Value(root[0], doubt, of)
+            made: Any = {} if isinstance(item, dict) else []
+            source: Any = item  # pyright: ignore[reportUnknownVariableType]
+            self._todo.append((source, made, depth + 1))
+            return made
+        _check_scalar(item)
+        return item
 
-
-def _container(item: Any, todo: list[Any], depth: int) -> list[Any] | dict[str, Any]:
-    if isinstance(item, dict):
-        entries: dict[Any, Any] = item  # pyright: ignore[reportUnknownVariableType]
-        made: dict[str, Any] = dict.fromkeys(_keys(entries))
-        todo.extend((entry, made, key, depth) for key, entry in entries.items())
-        return made
-    into: list[Any] = []
-    # The last in is the first out: reversed keeps the order.
-    todo.extend((entry, into, None, depth) for entry in reversed(item))
-    return into
-
-
-def _keys(entries: dict[Any, Any]) -> list[str]:
-    for key in entries:
-        if not isinstance(key, str):
-            kind = type(key).__name__
+    def _check_size(self) -> None:
+        if self._items < 0 or self._chars < 0:
             raise NotJson(
-                f"a dict with {kind} keys", "Make the keys text: {str(k): v for k, v in d.items()}."
+                "too much data",
+                f"Give at most {MAX_ITEMS} values and {MAX_CHARS >> 20} MiB of text: a part of it, or a summary.",
             )
-    return list(entries)
 
 
 def _check_scalar(value: Any) -> None:

@@ -1,0 +1,125 @@
+"""Approvals, plans and grants for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli import _output
+from holdfast.contracts import ApprovalView, Grant, Json
+from holdfast.errors import CallerError
+from holdfast.gate.past import stored_json
+from holdfast.journal import Journal
+
+_RISKS = {"low": "green", "medium": "yellow", "high": "bold red", "critical": "bold white on red"}
+
+
+async def plan_view(journal: Journal, row: dict[str, Any]) -> dict[str, Any]:
+    """A plan with what it would do; `effects` is null when the body was erased."""
+    try:
+        effects: Json = await stored_json(journal, str(row["plan"]))
+    except CallerError:
+        effects = None
+    return {**row, "effects": effects}
+
+
+def approvals_table(items: Sequence[ApprovalView]) -> Table:
+    """One line for each."""
+    table = Table("approval", "what", "risk", "session", "asked", "until", "", box=None)
+    for one in items:
+        until = _output.clock(one.deadline) if one.deadline else ""
+        decided = "" if one.status == "pending" else one.status.value
+        what = f"{one.tool}({_arguments(one.arguments)})"
+        asked = _output.clock(one.requested_at)
+        risk = Text(one.risk, style=_RISKS.get(one.risk, ""))
+        table.add_row(
+            one.id, _output.visible(what), risk, one.session_id or "", asked, until, decided
+        )
+    return table
+
+
+def show_approval(view: ApprovalView) -> None:
+    """What would happen, with which arguments, on whose behalf."""
+    facts = _facts()
+    facts.add_row("approval", view.id)
+    facts.add_row("status", view.status.value)
+    facts.add_row("call", view.tool)
+    for name, value in _named(view.arguments):
+        facts.add_row(f"  {name}", _output.visible(value))
+    facts.add_row("may touch", view.side_effect)
+    facts.add_row("risk", Text(view.risk, style=_RISKS.get(view.risk, "")))
+    facts.add_row("why", _output.visible(view.summary))
+    facts.add_row("session", view.session_id or "")
+    facts.add_row("run", view.run_id or "")
+    facts.add_row("asked", _output.clock(view.requested_at))
+    if view.deadline:
+        facts.add_row("until", _output.clock(view.deadline))
+    if view.decision is not None:
+        facts.add_row("decided by", _output.visible(view.decision.actor or ""))
+        facts.add_row("reason", _output.visible(view.decision.reason or ""))
+    out = _output.console()
+    out.print(facts)
+    if view.status == "pending":
+        out.print(f"holdfast approvals approve {view.id}   or deny", style="dim")
+
+
+def plans_table(items: Sequence[dict[str, Any]]) -> Table:
+    """One line for each."""
+    table = Table("plan", "session", "calls", "", box=None, pad_edge=False)
+    for one in items:
+        effects: list[dict[str, Any]] = one["effects"] or []
+        names = ", ".join(str(effect["name"]) for effect in effects)
+        table.add_row(one["id"], one["session_id"], str(len(effects)), _output.visible(names))
+    return table
+
+
+def show_plan(plan: dict[str, Any]) -> None:
+    """What the code would do."""
+    facts = _facts()
+    facts.add_row("plan", plan["id"])
+    facts.add_row("status", plan["status"])
+    facts.add_row("session", plan["session_id"])
+    out = _output.console()
+    out.print(facts)
+    out.print(effects_table(plan["effects"] or []))
+
+
+def effects_table(effects: Sequence[dict[str, Any]]) -> Table:
+    """The calls of a plan."""
+    table = Table("", "call", "may touch", "policy", "rule", box=None, pad_edge=False)
+    for one in effects:
+        call = _output.visible(f"{one['name']}({_arguments(one['arguments'])})")
+        table.add_row(str(one["ordinal"]), call, one["side_effect"], one["verdict"], one["rule"])
+    return table
+
+
+def grants_table(items: Sequence[Grant]) -> Table:
+    """One line for each."""
+    table = Table("grant", "tool", "up to", "scope", "given by", "until", box=None, pad_edge=False)
+    for one in items:
+        until = _output.clock(one.expires_at) if one.expires_at else ""
+        actor = _output.visible(one.actor or "")
+        table.add_row(one.id, one.tool, one.risk.value, one.scope.value, actor, until)
+    return table
+
+
+def _facts() -> Table:
+    found = Table(box=None, show_header=False, pad_edge=False)
+    found.add_column(style="dim")
+    return found
+
+
+def _named(arguments: Any) -> list[tuple[str, str]]:
+    if not isinstance(arguments, dict):
+        return []
+    known = cast("dict[str, Any]", arguments)
+    return [(name, json.dumps(value, ensure_ascii=False)) for name, value in known.items()]
+
+
+def _arguments(arguments: Any) -> str:
+    text = ", ".join(f"{name}={value}" for name, value in _named(arguments))
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,1 @@
+"""holdfast for other programs: views and methods over an open runtime."""

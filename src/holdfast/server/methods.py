@@ -1,0 +1,307 @@
+"""The methods of JSON-RPC over an open runtime. `Methods.table` is the whole list."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from holdfast.contracts import (
+    Event,
+    Gap,
+    Record,
+    RunResult,
+    SessionLimits,
+    SessionView,
+    Setup,
+    digest,
+    new_id,
+)
+from holdfast.errors import CallerError, HoldfastError, NotFound
+from holdfast.gate.executor import Toolbox
+from holdfast.runtime import Runtime
+from holdfast.server import params as p
+from holdfast.server import views
+from holdfast.server.rpc import Call, Method
+from holdfast.shell.services import setup_of
+
+PLAN = "plan_"
+
+
+class Methods:
+    """What clients of one runtime can ask. `background` outlives their connections."""
+
+    def __init__(self, hf: Runtime, background: TaskGroup, *, actor: str, via: str) -> None:
+        self._hf = hf
+        self._background = background
+        self._actor = actor
+        self._via = via
+
+    @property
+    def table(self) -> Mapping[str, Method]:
+        """Every method by name."""
+        return {
+            "session.create": Method(p.CreateSession, self._create),
+            "session.run": Method(p.RunCode, self._run),
+            "session.validate": Method(p.RunCode, self._validate),
+            "session.cancel": Method(p.CancelSession, self._cancel),
+            "session.snapshot": Method(p.InSession, self._snapshot),
+            "session.restore": Method(p.RestoreSession, self._restore),
+            "session.fork": Method(p.ForkSession, self._fork),
+            "session.reset": Method(p.InSession, self._reset),
+            "session.destroy": Method(p.InSession, self._destroy),
+            "session.list": Method(p.Page, self._sessions),
+            "tools.list": Method(p.OfSession, self._tools),
+            "tools.describe": Method(p.DescribeTool, self._describe),
+            "tools.search": Method(p.SearchTools, self._search),
+            "policy.get": Method(p.OfSession, self._policy),
+            "run.get": Method(p.GetRun, self._get_run),
+            "run.list": Method(p.ListRuns, self._runs),
+            "run.resume": Method(p.ResumeRun, self._resume),
+            "run.cancel": Method(p.CancelRun, self._cancel_run),
+            "effect.resolve": Method(p.ResolveEffect, self._resolve),
+            "approvals.list": Method(p.ListApprovals, self._approvals),
+            "approvals.decide": Method(p.Decide, self._decide),
+            "journal.read": Method(p.ReadJournal, self._read),
+            "journal.subscribe": Method(p.Subscribe, self._subscribe),
+            "journal.unsubscribe": Method(p.Unsubscribe, self._unsubscribe),
+            "journal.verify": Method(p.NoParams, self._verify),
+        }
+
+    # -- sessions -------------------------------------------------------------------------------------
+
+    async def _create(self, asked: p.CreateSession, _: Call) -> SessionView:
+        name = asked.session_id or new_id("ses")
+        return await self._hf.shell.create(name, language=asked.language, setup=asked.setup)
+
+    async def _run(self, asked: p.RunCode, _: Call) -> RunResult:
+        return await self._hf.shell.run(
+            asked.code,
+            session=asked.session_id,
+            inputs=asked.inputs,
+            limits=asked.limits,
+            timeout_ms=asked.timeout_ms,
+            language=asked.language,
+            return_snapshot=asked.return_snapshot,
+            validate_only=asked.validate_only,
+            dry_run=asked.dry_run,
+            plan=asked.plan_id,
+            setup=asked.setup,
+            actor=self._actor,
+            wait_ms=asked.wait_ms,
+            durable=True,
+        )
+
+    async def _validate(self, asked: p.RunCode, call: Call) -> RunResult:
+        return await self._run(asked.model_copy(update={"validate_only": True}), call)
+
+    async def _cancel(self, asked: p.CancelSession, _: Call) -> dict[str, Any]:
+        shell = self._hf.shell
+        done = shell.cancel(asked.session_id, mode=asked.mode, run_id=asked.run_id)
+        if not done:
+            view = await shell.show(asked.session_id)
+            row = await self._hf.journal.row("sessions", view.id) or {}
+            standing = row.get("open_run")
+            if isinstance(standing, str) and asked.run_id in (None, standing):
+                await self._hf.runs.cancel(standing, mode=asked.mode)
+                done = True
+        return {"session_id": asked.session_id, "cancelled": done}
+
+    async def _snapshot(self, asked: p.InSession, _: Call) -> dict[str, Any]:
+        data = await self._hf.shell.snapshot(asked.session_id, wait_ms=asked.wait_ms)
+        return {
+            "session_id": asked.session_id,
+            "snapshot_id": digest(data),
+            "snapshot": base64.b64encode(data).decode(),
+            "bytes": len(data),
+        }
+
+    async def _restore(self, asked: p.RestoreSession, _: Call) -> SessionView:
+        try:
+            data = base64.b64decode(asked.snapshot, validate=True)
+        except (binascii.Error, ValueError):
+            raise CallerError(
+                "SNAPSHOT_CORRUPT",
+                "The snapshot is not base64.",
+                hint="Send what `session.snapshot` gave as it is.",
+            ) from None
+        return await self._hf.shell.restore(
+            asked.session_id, data, setup=asked.setup, wait_ms=asked.wait_ms
+        )
+
+    async def _fork(self, asked: p.ForkSession, _: Call) -> SessionView:
+        return await self._hf.shell.fork(
+            asked.session_id, asked.new_session_id, at=asked.at, wait_ms=asked.wait_ms
+        )
+
+    async def _reset(self, asked: p.InSession, _: Call) -> SessionView:
+        return await self._hf.shell.reset(asked.session_id, wait_ms=asked.wait_ms)
+
+    async def _destroy(self, asked: p.InSession, _: Call) -> SessionView:
+        await self._hf.shell.destroy(asked.session_id, wait_ms=asked.wait_ms)
+        return await self._hf.shell.show(asked.session_id)
+
+    async def _sessions(self, asked: p.Page, _: Call) -> dict[str, Any]:
+        found = await self._hf.shell.list(after=asked.after, limit=asked.limit + 1)
+        return views.page(found, asked.limit)
+
+    # -- what a session may do ------------------------------------------------------------------------
+
+    async def _tools(self, asked: p.OfSession, _: Call) -> dict[str, Any]:
+        toolbox, _setup, _limits = await self._opened(asked.session_id)
+        return views.tool_lines(toolbox, toolbox.all())
+
+    async def _describe(self, asked: p.DescribeTool, _: Call) -> dict[str, Any]:
+        toolbox, _setup, _limits = await self._opened(asked.session_id)
+        return views.tool(toolbox, asked.name)
+
+    async def _search(self, asked: p.SearchTools, _: Call) -> dict[str, Any]:
+        toolbox, _setup, _limits = await self._opened(asked.session_id)
+        return views.tool_lines(toolbox, toolbox.search(asked.query, limit=asked.limit))
+
+    async def _policy(self, asked: p.OfSession, _: Call) -> dict[str, Any]:
+        toolbox, setup, limits = await self._opened(asked.session_id)
+        rules = self._hf.policy.within(setup.rules)
+        return views.policy(toolbox, rules, limits, setup)
+
+    async def _opened(self, session_id: str | None) -> tuple[Toolbox, Setup, SessionLimits]:
+        services, row = self._hf.shell.services, None
+        limits = services.setup.limits or services.limits
+        if session_id is not None:
+            limits = (await self._hf.shell.show(session_id)).limits
+            row = await self._hf.journal.row("sessions", session_id)
+        setup = setup_of(services, row)
+        return services.tools(setup), setup, limits
+
+    # -- runs -----------------------------------------------------------------------------------------
+
+    async def _get_run(self, asked: p.GetRun, _: Call) -> dict[str, Any]:
+        return await views.run_details(self._hf.runs, asked.run_id)
+
+    async def _runs(self, asked: p.ListRuns, _: Call) -> dict[str, Any]:
+        found = await self._hf.runs.list(
+            status=asked.status,
+            session=asked.session_id,
+            after=asked.after,
+            limit=asked.limit + 1,
+        )
+        return views.page(found, asked.limit)
+
+    async def _resume(self, asked: p.ResumeRun, _: Call) -> RunResult:
+        return await self._hf.runs.resume(asked.run_id, wait_ms=asked.wait_ms, setup=asked.setup)
+
+    async def _cancel_run(self, asked: p.CancelRun, _: Call) -> Any:
+        return await self._hf.runs.cancel(
+            asked.run_id, mode=asked.mode, reason=asked.reason, wait_ms=asked.wait_ms
+        )
+
+    async def _resolve(self, asked: p.ResolveEffect, _: Call) -> Any:
+        run_id = asked.run_id
+        if run_id is None:
+            row = await self._hf.journal.row("effects", asked.effect_id)
+            if row is None:
+                raise NotFound("NOT_FOUND", f"There is no effect `{asked.effect_id[:80]}`.")
+            run_id = str(row["run_id"])
+        return await self._hf.runs.resolve(
+            run_id,
+            asked.effect_id,
+            asked.answer,
+            value=asked.value,
+            actor=asked.actor or self._actor,
+            wait_ms=asked.wait_ms,
+        )
+
+    # -- approvals ------------------------------------------------------------------------------------
+
+    async def _approvals(self, asked: p.ListApprovals, _: Call) -> dict[str, Any]:
+        found = await self._hf.approvals.list(
+            status=asked.status, after=asked.after, limit=asked.limit + 1
+        )
+        return views.page(found, asked.limit)
+
+    async def _decide(self, asked: p.Decide, _: Call) -> Any:
+        actor, inbox = asked.actor or self._actor, self._hf.approvals
+        if asked.id.startswith(PLAN):
+            return await inbox.decide_plan(
+                asked.id, asked.decision, actor=actor, reason=asked.reason, via=self._via
+            )
+        view = await inbox.decide(
+            asked.id,
+            asked.decision,
+            actor=actor,
+            reason_code=asked.reason_code,
+            reason=asked.reason,
+            via=self._via,
+        )
+        if asked.resume and view.run_id is not None:
+            self._background.start_soon(self._go_on, view.run_id)
+        return view
+
+    async def _go_on(self, run_id: str) -> None:
+        try:
+            await self._hf.runs.resume(run_id)
+        except HoldfastError:
+            pass  # it stands as it stood; `run.get` tells, and `run.resume` why it can't go on
+
+    # -- the journal ----------------------------------------------------------------------------------
+
+    async def _read(self, asked: p.ReadJournal, _: Call) -> dict[str, Any]:
+        found: list[Record] = []
+        source = self._source(asked)
+        async for record in source:
+            if _wanted(record, asked):
+                found.append(record)
+                if len(found) > asked.limit:
+                    break
+        await source.aclose()
+        return views.page(found, asked.limit, "seq")
+
+    def _source(self, asked: p.ReadJournal) -> AsyncGenerator[Record]:
+        journal = self._hf.journal
+        return (
+            journal.read_all(after=asked.after)
+            if asked.session_id is None
+            else journal.read(asked.session_id)
+        )
+
+    async def _subscribe(self, asked: p.Subscribe, call: Call) -> dict[str, Any]:
+        name = new_id("sub")
+        after = await self._hf.journal.last_seq() if asked.after is None else asked.after
+        scope = call.subscriptions[name] = anyio.CancelScope()
+        call.afterwards.append(partial(self._stream, name, after, asked, call, scope))
+        return {"subscription": name, "after": after}
+
+    async def _stream(
+        self, name: str, after: int, asked: p.Subscribe, call: Call, scope: anyio.CancelScope
+    ) -> None:
+        """Every record after `after`, at the pace at which the client takes them."""
+        with scope:
+            async for record in self._hf.journal.subscribe(after=after):
+                if isinstance(record, Gap):
+                    continue  # asked for none, so there is none
+                if asked.session_id in (None, record.stream) and asked.kind in (None, record.kind):
+                    told = {"subscription": name, "event": Event.of(record)}
+                    await call.notify("journal.event", told)
+
+    async def _unsubscribe(self, asked: p.Unsubscribe, call: Call) -> dict[str, Any]:
+        scope = call.subscriptions.pop(asked.subscription, None)
+        if scope is None:
+            raise NotFound("NOT_FOUND", f"There is no subscription `{asked.subscription[:80]}`.")
+        scope.cancel()
+        return {"subscription": asked.subscription}
+
+    async def _verify(self, _: p.NoParams, __: Call) -> dict[str, Any]:
+        return views.report(await self._hf.journal.verify())
+
+
+def _wanted(record: Record, asked: p.ReadJournal) -> bool:
+    return (
+        record.seq > asked.after
+        and asked.run_id in (None, record.run_id)
+        and asked.kind in (None, record.kind)
+    )

@@ -1,0 +1,79 @@
+"""Answers in the shapes that the command line and JSON-RPC share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from holdfast.contracts import Capability, RunResult, SessionLimits, Setup
+from holdfast.errors import CallerError, NotFound
+from holdfast.gate.executor import Toolbox
+from holdfast.gate.policy import Policy
+from holdfast.journal import Report
+from holdfast.shell.runs import Runs
+
+
+def tool_line(toolbox: Toolbox, one: Capability) -> dict[str, Any]:
+    """A capability as lists show it."""
+    return {
+        "name": one.name,
+        "description": one.description,
+        "side_effect": one.side_effect.value,
+        "risk": one.harm.value,
+        "idempotent": one.idempotent,
+        "stub": toolbox.stubs([one.name]),
+    }
+
+
+def tool_lines(toolbox: Toolbox, found: Sequence[Capability]) -> dict[str, Any]:
+    """A list of capabilities."""
+    return {"items": [tool_line(toolbox, one) for one in found], "next": None}
+
+
+def tool(toolbox: Toolbox, name: str) -> dict[str, Any]:
+    """Everything about one capability; raises `NOT_FOUND`."""
+    found = toolbox.get(name)
+    if found is None:
+        raise NotFound(
+            "NOT_FOUND",
+            f"There is no capability `{name[:80]}` in this session.",
+            hint="`holdfast tools list` names those there are.",
+        )
+    told = found.capability.model_dump(mode="json")
+    digest = found.capability.digest
+    return {**told, "digest": digest, "stub": toolbox.stubs([found.capability.name])}
+
+
+def policy(toolbox: Toolbox, rules: Policy, limits: SessionLimits, setup: Setup) -> dict[str, Any]:
+    """What a session is held to."""
+    return {
+        "limits": limits.model_dump(mode="json"),
+        "capabilities": [one.name for one in toolbox.all()],
+        "policy": rules.describe(),
+        "setup": setup.model_dump(mode="json", exclude_unset=True),
+    }
+
+
+async def run_details(runs: Runs, run_id: str) -> dict[str, Any]:
+    """A run with every call it made and, as `result`, what its caller got; null while it is under way or erased."""
+    view = await runs.show(run_id)
+    try:
+        result: RunResult | None = await runs.result(run_id)
+    except CallerError as why:
+        if why.code not in ("RUN_OPEN", "NOT_FOUND", "CONTENT_ERASED"):
+            raise
+        result = None
+    return {**view.model_dump(mode="json"), "effects": await runs.effects(run_id), "result": result}
+
+
+def page(found: Sequence[Any], limit: int, cursor: str = "id") -> dict[str, Any]:
+    """A list of which one more than `limit` was asked for, to know whether there are more."""
+    items = found[:limit]
+    more = len(found) > limit
+    return {"items": items, "next": getattr(items[-1], cursor) if more else None}
+
+
+def report(found: Report) -> dict[str, Any]:
+    """What a verification found."""
+    return {"ok": found.ok, **asdict(found), "bad": found.bad and found.bad._asdict()}
