@@ -72,7 +72,7 @@ def here(name: str) -> None:
 
 def watch(target: str | int | None, note: Path | None = None) -> Points:
     """Count from here on, in this process, which ends with it."""
-    global points  # noqa: PLW0603 - capabilities find it here
+    global points  # capabilities find it here
     points = Points(target, note)
     for box, name in ((PythonBox, "run"), (PythonBox, "resume"), (PythonBox, "dump")):
         _watch_method(box, name, f"box.{name}")
@@ -84,13 +84,13 @@ def watch(target: str | int | None, note: Path | None = None) -> Points:
 def watch_steps() -> None:
     """Count the steps of every task too."""
     handle = asyncio.events.Handle
-    run = handle._run  # pyright: ignore[reportAttributeAccessIssue]
+    run = handle._run
 
     def counted(self: asyncio.Handle) -> None:
         points.step()
         run(self)
 
-    handle._run = counted  # pyright: ignore[reportAttributeAccessIssue]
+    handle._run = counted
 
 
 def _watch_method(owner: Any, name: str, called: str) -> None:
@@ -118,7 +118,12 @@ class WatchedJournal(SqliteJournal):
         return found
 
     def post(
-        self, stream: str, make: Callable[[], Sequence[Draft]], *, expected_pos: Any, **rest: Any
+        self,
+        stream: str,
+        make: Callable[[], Sequence[Draft]],
+        *,
+        expected_pos: int | None = None,
+        **rest: Any,
     ) -> None:
         """Three places: nobody waits for it, so between handing in and being written there is one more."""
         drafts = make()
@@ -127,7 +132,7 @@ class WatchedJournal(SqliteJournal):
         super().post(stream, lambda: drafts, expected_pos=expected_pos, **rest)
         here(f"{name}: handed in")
         if points.label(f"{name}: written") == points.target:
-            self._die_once_written(stream, expected_pos + len(drafts))
+            self._die_once_written(stream, (expected_pos or 0) + len(drafts))
 
     def _die_once_written(self, stream: str, pos: int) -> None:
         db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)

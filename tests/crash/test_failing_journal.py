@@ -69,7 +69,7 @@ async def in_trouble(folder: Path, journal: FaultyJournal, *, tries: int) -> int
                     await story.check_end(hf, folder, result)
                     break
                 except HoldfastError as why:
-                    assert isinstance(why, JournalError) or why.code.startswith("STALE"), why
+                    story.demand(why.code in ("JOURNAL_FULL", "JOURNAL_IO", "STALE_POSITION"), why)
                     failures += 1
                 await story.check_intents(journal.inner, folder)
     return failures

@@ -9,10 +9,11 @@ from typing import Any
 import apsw
 import pytest
 from tests.crash import story
+from tests.crash.copies import again
 
-from holdfast.contracts import Body, Draft, Record
+from holdfast.contracts import Draft
 from holdfast.errors import HoldfastError
-from holdfast.journal import Journal, MemoryJournal
+from holdfast.journal import MemoryJournal
 
 KEY = "journal.db.key"
 
@@ -38,19 +39,6 @@ async def record(folder: Path) -> tuple[list[tuple[str, Draft]], set[int]]:
     return [
         (one.stream, await again(journal, one)) async for one in journal.read_all()
     ], journal.ends
-
-
-async def again(journal: Journal, record: Record) -> Draft:
-    """The draft of a record, with the bodies it names."""
-    bodies = [Body(ref=ref, data=await journal.content(ref.digest)) for ref in record.content]
-    return Draft(
-        kind=record.kind,
-        payload=record.payload,
-        run_id=record.run_id,
-        effect_id=record.effect_id,
-        actor=record.actor,
-        bodies=tuple(bodies),
-    )
 
 
 def world_after(prefix: list[tuple[str, Draft]], before: Path, folder: Path, *, done: bool) -> None:
@@ -97,5 +85,5 @@ async def test_every_prefix_of_a_journal_is_recovered_from(tmp_path: Path, done:
         except HoldfastError as why:
             # Half an append is a damaged journal: it may be refused, but nothing is done twice.
             why.add_note(f"after {number} records: {[one.kind for _, one in drafts[:number]][-4:]}")
-            assert number not in ends, why
+            story.demand(number not in ends, why)
             story.check_once(folder)

@@ -46,7 +46,7 @@ def _send(context: Context, name: str, text: str) -> str:
     here(f"{name}: before")
     with connect() as db:
         db.execute("insert into mails (effect, text) values (?, ?)", (context.effect_id, text))
-        number = db.last_insert_rowid()
+    number = db.last_insert_rowid()
     here(f"{name}: done")
     return f"mail {number}"
 
@@ -55,9 +55,9 @@ def _send(context: Context, name: str, text: str) -> str:
 def stock(item: str) -> int:
     """How many there are."""
     here("stock: before")
-    found = connect().execute("select 7").fetchall()[0][0]
+    found = connect().execute("select count(*) from kept where name = ?", (item,)).fetchall()
     here("stock: done")
-    return found
+    return 7 - int(str(found[0][0]))
 
 
 @capability(side_effect="write", idempotent=True)

@@ -65,9 +65,15 @@ class Signature:
         """The values the function wants; raises `pydantic.ValidationError`."""
         return dict(self._arguments.validate_json(canonical_json(dict(given))))
 
-    def call(self, given: Mapping[str, Json], context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments for the function; raises `pydantic.ValidationError`."""
-        named = self.arguments(given)
+    def call(
+        self, given: Mapping[str, Json], context: Context, named: dict[str, Any] | None = None
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments for the function; raises `pydantic.ValidationError`.
+
+        `named` is what `arguments` gave for them, if it was asked before.
+        """
+        if named is None:
+            named = self.arguments(given)
         named.update((one, context) for one in self._context)
         return [named.pop(one.name, one.default) for one in self._by_position], named
 

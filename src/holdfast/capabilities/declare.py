@@ -60,6 +60,8 @@ class Declared(Contract, Generic[P, R]):
         self.reconciles = reconcile is not None
         self._signature = signature
         self._reconcile = reconcile
+        self._checked: tuple[Mapping[str, Json], dict[str, Any]] | None = None
+        self._async = _is_async(function)
         self._whole = reconcile is not None and _takes_arguments(reconcile, capability.name)
         self._threads: RunVar[anyio.CapacityLimiter] = RunVar(f"threads of {capability.name}")
 
@@ -79,14 +81,18 @@ class Declared(Contract, Generic[P, R]):
         """Raise `INVALID_ARGUMENT` unless the arguments match the input schema and the function's types."""
         super().check(arguments)
         try:
-            self._signature.arguments(arguments)
+            self._checked = (arguments, self._signature.arguments(arguments))
         except ValidationError as error:
             raise self._unfit(*first_problem(error)) from None
 
     async def execute(self, arguments: Mapping[str, Json], context: Context) -> Json:
         """Call the function, once: on the event loop if it is asynchronous, else in a thread."""
+        checked, self._checked = self._checked, None
         try:
-            args, kwargs = self._signature.call(arguments, context)
+            # What was converted for the check need not be again; but it is used once, for it may be changed.
+            same = checked is not None and checked[0] is arguments
+            named = checked[1] if checked is not None and same else None
+            args, kwargs = self._signature.call(arguments, context, named)
         except ValidationError as error:
             raise self._unfit(*first_problem(error)) from None
         return self._signature.result(await self._called(self.function, *args, **kwargs))
@@ -108,7 +114,7 @@ class Declared(Contract, Generic[P, R]):
         return Finding("completed", self._signature.result(value))
 
     async def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if _is_async(function):
+        if self._async if function is self.function else _is_async(function):
             return await cast("Awaitable[Any]", function(*args, **kwargs))
         call = functools.partial(function, *args, **kwargs)
         # A thread can't be stopped; whoever gives up on it goes on without it.

@@ -18,7 +18,7 @@ _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _TAB = 4
 
 
-def show(result: RunResult, code: str, session_id: str) -> None:
+def show(result: RunResult, code: str, session_id: str, *, footer: bool = True) -> None:
     """Print it: output and result on stdout, everything about the run on stderr."""
     out = _output.console()
     _write(out.file, result.stdout)
@@ -33,7 +33,8 @@ def show(result: RunResult, code: str, session_id: str) -> None:
     _write(sys.stderr, _without_traceback(result.stderr))
     for diagnostic in result.diagnostics:
         _explain(diagnostic, code)
-    _output.console(stderr=True).print(_metrics(result, session_id), style="dim")
+    if footer:
+        _output.console(stderr=True).print(_metrics(result, session_id), style="dim")
 
 
 def _show_plan(result: RunResult) -> None:

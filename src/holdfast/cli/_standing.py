@@ -10,13 +10,13 @@ from holdfast.cli import _exit, _output
 from holdfast.cli._result import show
 from holdfast.cli._setup import setup_for
 from holdfast.cli._work import without_result
-from holdfast.contracts import RunResult
+from holdfast.contracts import RunResult, RunView
 from holdfast.errors import Conflict, HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.contracts import EffectView, RunView
+    from holdfast.contracts import EffectView
     from holdfast.runtime import Runtime
 
 _ATTENTION = {
@@ -77,8 +77,11 @@ def runs_table(runs: Sequence[RunView]) -> Table:
     return table
 
 
-def show_run(view: RunView, effects: Sequence[EffectView], result: RunResult | None) -> None:
+def show_run(found: dict[str, Any]) -> None:
     """One run, with its calls."""
+    view = RunView.model_validate(found)
+    effects: Sequence[EffectView] = found["effects"]
+    result: RunResult | None = found["result"]
     out = _output.console()
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="dim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -99,9 +99,9 @@ def verify(
 
     report = anyio.run(_verify) if file is None else _verify_file(file)
     if _output.as_json(as_json):
-        found: dict[str, Any] = asdict(report)
-        bad = report.bad and report.bad._asdict()
-        _output.print_json({"ok": report.ok, **found, "bad": bad})
+        from holdfast.server.views import report as as_told
+
+        _output.print_json(as_told(report))
     else:
         _tell(report)
     return 0 if report.ok else 1

@@ -59,14 +59,13 @@ def show(run: Run, as_json: _output.JsonFlag = None) -> None:
     """Show one run: where it stands, every call it made, and what it gave."""
     import anyio
 
-    view, effects, result = anyio.run(_show, run)
+    found = anyio.run(_show, run)
     if _output.as_json(as_json):
-        found = {**view.model_dump(mode="json"), "effects": effects, "result": result}
         _output.print_json(found)
         return
     from holdfast.cli._standing import show_run
 
-    show_run(view, effects, result)
+    show_run(found)
 
 
 @app.command()
@@ -194,19 +193,14 @@ async def _list(
         return []  # no journal yet, so no runs
 
 
-async def _show(asked: str) -> tuple[RunView, list[EffectView], RunResult | None]:
+async def _show(asked: str) -> dict[str, Any]:
     from holdfast.cli._find import find_run
     from holdfast.cli._state import journal_to_read, runs_of
+    from holdfast.server.views import run_details
 
     async with journal_to_read() as journal:
-        run_id, runs = (await find_run(journal, asked)).key, runs_of(journal)
-        try:
-            result = await runs.result(run_id)
-        except Conflict:
-            result = None  # it is under way
-        except NotFound:
-            result = None  # erased with its session
-        return await runs.show(run_id), await runs.effects(run_id), result
+        run_id = (await find_run(journal, asked)).key
+        return await run_details(runs_of(journal), run_id)
 
 
 def _look_first(asked: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticUndefined
@@ -60,6 +62,43 @@ def made(model: type[_Model], fields: dict[str, Any]) -> _Model:
     object.__setattr__(found, "__pydantic_extra__", None)
     object.__setattr__(found, "__pydantic_private__", None)
     return found
+
+
+@lru_cache(maxsize=256)
+def _parts(model: type[BaseModel]) -> tuple[tuple[str, Any], ...] | None:
+    """Each field, and what says whether it is left out; `None` when the model writes itself in its own way."""
+    decorators = model.__pydantic_decorators__
+    if decorators.field_serializers or decorators.model_serializers:
+        return None
+    return tuple((name, field.exclude_if) for name, field in model.model_fields.items())
+
+
+def dumped(model: BaseModel) -> dict[str, Any]:
+    """`model_dump(mode="json")` at a third of its price, for models of plain values, lists and models."""
+    parts = _parts(type(model))
+    if parts is None:
+        return model.model_dump(mode="json")
+    values = model.__dict__
+    found: dict[str, Any] = {}
+    for name, left_out in parts:
+        value = values[name]
+        if left_out is None or not left_out(value):
+            found[name] = value if type(value) in _PLAIN else _plain(value)
+    return found
+
+
+_PLAIN = frozenset((str, int, bool, float, type(None)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return dumped(value)
+    if isinstance(value, tuple | list):
+        items = cast("Sequence[Any]", value)
+        return [item if type(item) in _PLAIN else _plain(item) for item in items]
+    if isinstance(value, Enum):
+        return value.value
+    return value
 
 
 @lru_cache(maxsize=64)

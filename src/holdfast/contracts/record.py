@@ -19,7 +19,7 @@ from pydantic import (
     field_validator,
 )
 
-from holdfast.contracts._base import Asked, Told, listed, made, optional
+from holdfast.contracts._base import Asked, Told, dumped, listed, made, optional
 from holdfast.contracts.canonical import not_json
 from holdfast.contracts.content import Body, ContentRef, Privacy
 from holdfast.contracts.ids import Id, check_id
@@ -87,7 +87,7 @@ class Draft(Asked):
         for id_ in (run_id, turn_id, actor):
             if id_ is not None:
                 check_id(id_)
-        said = payload.model_dump(mode="json")
+        said = dumped(payload)
         return made(
             _Typed,
             {

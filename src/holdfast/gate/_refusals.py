@@ -44,11 +44,18 @@ class Refused(Exception):
     """A call that is not made; `error` is for the code, which sees it as an exception of type `kind`."""
 
     def __init__(
-        self, error: HoldfastError, *, kind: str | None = None, void: str = "approval.void"
+        self,
+        error: HoldfastError,
+        *,
+        kind: str | None = None,
+        rules: tuple[str, ...] = (),
+        void: str = "approval.void",
     ) -> None:
         super().__init__(error.code)
         self.error = error
         self.kind = kind
+        self.rules = rules
+        """The rules that had a say, as far as it came to that."""
         self.void = void
         """Why an approval that was asked for is of no use any more."""
 

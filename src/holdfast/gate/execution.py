@@ -44,6 +44,9 @@ from holdfast.journal import Journal
 
 _S = EffectStatus
 
+Why = Literal["not_started", "recovered"]
+"""Why an effect is done again: it never began, or that is harmless."""
+
 _LOOK_BACK = 5000
 """Records in which calls of the last minute are looked for."""
 
@@ -124,7 +127,7 @@ class Execution:
             desk.ledger = desk.ledger.release(reserved)
         if act.passing.drafts:
             desk.post(act.passing.drafts)
-        return Refused(why)
+        return Refused(why, rules=act.passing.ruling.rule_ids)
 
     async def repeat(
         self, crossing: Crossing, passing: Passing, past: Past, reason: str
@@ -141,8 +144,8 @@ class Execution:
 
     async def reconcile(
         self, crossing: Crossing, passing: Passing, past: Past
-    ) -> Outcome | Doubt | Literal["not_started"]:
-        """Let the capability find out what became of it."""
+    ) -> Outcome | Doubt | Why:
+        """Let the capability find out what became of it; or why to do it again."""
         assert past.intent is not None
         act = Act(crossing, passing, past.intent, _context(crossing, past.attempt), monotonic())
         act.begun = monotonic()
@@ -179,7 +182,7 @@ class Execution:
         body: Body,
         effect: SideEffect,
         error: ErrorObject,
-        kind: str | None,
+        refused: Refused,
         started: float,
     ) -> Outcome:
         """Record a call that was not made; what the code gets."""
@@ -194,6 +197,7 @@ class Execution:
             ordinal=crossing.ordinal,
             awaited=awaited,
             request=request,
+            policy_refs=refused.rules,
             content_refs=(request,),
             redacted_summary=f"execute {crossing.name}",
         )
@@ -201,7 +205,7 @@ class Execution:
             effect_id=crossing.effect_id,
             terminal_status=_S.DENIED_BEFORE_EXECUTION,
             error=error,
-            raised=kind,
+            raised=refused.kind,
             redacted_summary=f"{crossing.name} was not executed: {error.code}",
         )
         run_id = crossing.desk.run_id
@@ -212,7 +216,7 @@ class Execution:
         record = call_record(
             crossing.name, effect, request, took=monotonic() - started, error=error
         )
-        return Outcome(record, error=error, kind=kind)
+        return Outcome(record, error=error, kind=refused.kind)
 
     # -- one attempt ----------------------------------------------------------------------------------
 
@@ -301,7 +305,7 @@ class Execution:
 
     async def _found_out(
         self, act: Act, found: Finding
-    ) -> Outcome | Doubt | Literal["not_started"]:
+    ) -> Outcome | Doubt | Why:
         match found.status:
             case "completed":
                 return await self._gave(act, found.value, resolved="reconciled")
@@ -312,6 +316,8 @@ class Execution:
                 return await self._failed(act, error, None, resolved="reconciled")
             case "not_started":
                 return "not_started"
+            case "unknown" if not act.careful:
+                return "recovered"
             case _:
                 effect_id, run_id = act.crossing.effect_id, act.crossing.desk.run_id
                 act.crossing.desk.post([self._unknown(effect_id, run_id)])

@@ -90,7 +90,7 @@ class Gate:
                 return await self._execution.again(crossing, past)
         try:
             if executor is None:
-                raise Refused(unknown_tool(crossing.name))
+                raise Refused(unknown_tool(crossing.name), rules=("default.unknown",))
             if past is not None and past.intent is not None:
                 return await self._recover(crossing, executor, past)
             passing = await self._admit(crossing, executor)
@@ -135,9 +135,7 @@ class Gate:
         except ModelError as why:
             raise Refused(why) from None
 
-    def _validated(
-        self, crossing: Crossing, executor: Executor
-    ) -> tuple[dict[str, Json], bytes]:
+    def _validated(self, crossing: Crossing, executor: Executor) -> tuple[dict[str, Json], bytes]:
         """The arguments, and the same as canonical JSON."""
         try:
             arguments = executor.bind(crossing.args, crossing.kwargs)
@@ -183,7 +181,7 @@ class Gate:
                 if ruling.verdict is not Verdict.DENY:
                     return _pretended(crossing, passing)
         if ruling.verdict is Verdict.DENY:
-            raise Refused(denied(crossing.name, ruling))
+            raise Refused(denied(crossing.name, ruling), rules=ruling.rule_ids)
         return None
 
     async def _approve(self, crossing: Crossing, passing: Passing, wanted: Risk | None) -> None:
@@ -231,7 +229,9 @@ class Gate:
             crossing.past.settled = True
         if not settled.releases:
             crossing.desk.post(passing.drafts)
-            raise Refused(denied(crossing.name, passing.ruling, settled=settled))
+            ruling = passing.ruling
+            why = denied(crossing.name, ruling, settled=settled)
+            raise Refused(why, rules=ruling.rule_ids)
         passing.approval_id = settled.request.id if settled.request else None
 
     def _reserve(self, crossing: Crossing, passing: Passing) -> None:
@@ -269,9 +269,11 @@ class Gate:
             what = Action.ASK  # it may not be done now, and nobody knows whether it was done
         if what is Action.RECONCILE:
             found = await self._execution.reconcile(crossing, passing, past)
-            if found != "not_started":
+            if not isinstance(found, str):
                 return found
-            return await self._execution.repeat(crossing, passing, past, "not_started")
+            if passing.ruling.verdict is Verdict.DENY:
+                return await self._execution.doubt(crossing, past)
+            return await self._execution.repeat(crossing, passing, past, found)
         if what is Action.REPEAT:
             reason = "released" if released else "recovered"
             return await self._execution.repeat(crossing, passing, past, reason)
@@ -299,7 +301,7 @@ class Gate:
         asked = self.redactor.json(_as_asked(crossing, executor))
         effect = executor.capability.side_effect if executor else SideEffect.NONE
         body = _json_body(asked)
-        return self._execution.refused(crossing, body, effect, error, refused.kind, started)
+        return self._execution.refused(crossing, body, effect, error, refused, started)
 
 
 def _as_asked(crossing: Crossing, executor: Executor | None) -> dict[str, Json]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import anyio
@@ -124,17 +124,25 @@ class Limiter:
         """
         self._of(name).seeded = [time for time in times if time <= self._born]
 
-    @asynccontextmanager
-    async def slot(self, name: str, limits: CapabilityLimits) -> AsyncGenerator[None]:
-        """Wait for a turn, and hold it inside; raises `RATE_LIMITED` when the turn comes too soon."""
+    def slot(self, name: str, limits: CapabilityLimits) -> Slot:
+        """`async with`: wait for a turn, and hold it inside; raises `RATE_LIMITED` when it comes too soon."""
+        return Slot(self, name, limits)
+
+    async def enter(self, name: str, limits: CapabilityLimits) -> None:
+        """Wait for a turn; whoever got it has to `leave`."""
         counts = self._of(name)
         await _enter(counts, limits.concurrency)
         try:
             self._count(name, counts, limits.rate_per_min)
-            yield
-        finally:
-            counts.running -= 1
-            _wake(counts)
+        except BaseException:
+            self.leave(name)
+            raise
+
+    def leave(self, name: str) -> None:
+        """Give the turn to the next."""
+        counts = self._of(name)
+        counts.running -= 1
+        _wake(counts)
 
     def _of(self, name: str) -> _Counts:
         return self._counts.setdefault(name, _Counts())
@@ -146,6 +154,23 @@ class Limiter:
             if len(recent) >= rate:
                 raise RateLimited(name, rate, recent[-rate] + MINUTE - now)
         counts.add(now)
+
+
+class Slot:
+    """A turn to call a capability."""
+
+    __slots__ = ("_limiter", "_limits", "_name")
+
+    def __init__(self, limiter: Limiter, name: str, limits: CapabilityLimits) -> None:
+        self._limiter = limiter
+        self._name = name
+        self._limits = limits
+
+    async def __aenter__(self) -> None:
+        await self._limiter.enter(self._name, self._limits)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._limiter.leave(self._name)
 
 
 async def _enter(counts: _Counts, concurrency: int) -> None:

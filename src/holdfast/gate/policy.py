@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, cast
 
 from holdfast.contracts import Capability, CapabilityLimits, Json, SideEffect, digest_json
 from holdfast.contracts.capability import Risk
-from holdfast.contracts.policy import Rule, Verdict
+from holdfast.contracts.policy import Provenance, Rule, Verdict
 from holdfast.errors import CallerError
 from holdfast.gate._policy_rules import Call, Ready, invalid, parse_rules, ready
 from holdfast.gate.expression import Facts, parse_expression
@@ -38,6 +38,9 @@ __all__ = [
 
 HARMLESS = frozenset({SideEffect.NONE, SideEffect.READ})
 """What is allowed without anybody having said so."""
+
+_REMEMBERED = 4096
+"""Rulings that are kept."""
 
 _STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 _SEVERITY = {risk: at for at, risk in enumerate(Risk)}
@@ -119,6 +122,8 @@ class Policy:
         """What follows for a call that no rule decides and that does more than read."""
         self._settings = ready(self.rules, "policy.rules", "")
         self._session = ready(self.session_rules, "rules", "session.")
+        self._looks_inside = any(one.where for one in (*self._settings, *self._session))
+        self._rulings: dict[tuple[int, str, str, Provenance], tuple[Capability, Ruling]] = {}
         self.digest = digest_json(self._described())
         """Names these rules: it changes whenever one of them does."""
 
@@ -138,7 +143,21 @@ class Policy:
 
     def decide(self, call: Call) -> Ruling:
         """What follows for the call. Raises nothing."""
-        return self._rule(call, None)
+        capability = call.capability
+        if (
+            self._looks_inside
+            or capability is None
+            or not isinstance(capability.approval_policy, str)
+        ):
+            return self._rule(call, None)
+        # Nobody looks at the arguments, so the next call like this one is ruled on alike.
+        key = (id(capability), call.tool, call.session_id, call.provenance)
+        known = self._rulings.get(key)
+        if known is None or known[0] is not capability:
+            if len(self._rulings) >= _REMEMBERED:
+                self._rulings.clear()
+            known = self._rulings[key] = (capability, self._rule(call, None))
+        return known[1]
 
     def explain(self, call: Call) -> Explanation:
         """What `decide` says, and everything that was looked at on the way."""

@@ -1,7 +1,8 @@
 """What to do about an effect that has an intent and no result. One table, and nothing else decides it.
 
-A read, and what is harmless to repeat, is done again under the same id. A capability that can find out is asked.
-Anything else is a person's business: it is never silently done again, and never silently dropped.
+A read is done again under the same id. A capability that can find out is asked. What the other side would recognise
+is done again, under the same id; also where asking did not help. Anything else is a person's business: it is never
+silently done again, and never silently dropped.
 """
 
 from __future__ import annotations
@@ -44,17 +45,24 @@ def action(intent: EffectIntent, *, reconciles: bool, released: bool = False) ->
     """
     if intent.kind in _LOOKED_UP:
         return Action.LOOK_UP
-    if released or intent.kind is EffectKind.PROVIDER_REQUEST:
+    if released or _reads(intent):
         return Action.REPEAT
-    if repeatable(intent):
-        return Action.REPEAT
-    return Action.RECONCILE if reconciles else Action.ASK
+    if reconciles:  # also where a repetition would be recognised: who can tell need not do it again
+        return Action.RECONCILE
+    return Action.REPEAT if repeatable(intent) else Action.ASK
 
 
 def repeatable(intent: EffectIntent) -> bool:
     """Whether doing it again is harmless: a read, or something the other side recognises."""
     if intent.kind is EffectKind.OUTPUT_DELIVERY:
         return False  # even with a key: look first, a message that was delivered is not sent again
-    if intent.side_effect in HARMLESS and intent.kind is EffectKind.TOOL_EXECUTION:
+    if _reads(intent):
         return True
     return intent.idempotent or intent.idempotency_key is not None or intent.dedupe_key is not None
+
+
+def _reads(intent: EffectIntent) -> bool:
+    """Whether it changes nothing: a read, or a question to a model."""
+    if intent.kind is EffectKind.PROVIDER_REQUEST:
+        return True
+    return intent.kind is EffectKind.TOOL_EXECUTION and intent.side_effect in HARMLESS

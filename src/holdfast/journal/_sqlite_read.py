@@ -112,6 +112,17 @@ def find_body(db: Db, digest: str) -> Packed | None:
     return None if row is None else Packed(*row)
 
 
+def find_small(db: Db, digest: str, most: int) -> Packed | None:
+    """A body of at most so many bytes, as it is stored; `None` when it is longer, or not there."""
+    if not _DIGEST.fullmatch(digest):
+        return None
+    row = db.one(
+        "select size, codec, body from content where digest = ? and size <= ?",
+        (bytes.fromhex(digest), most),
+    )
+    return None if row is None else Packed(*row)
+
+
 def holdings(db: Db) -> list[Holding]:
     """Every reference to a body that is still there."""
     found = db.all(

@@ -42,6 +42,9 @@ from holdfast.journal.log import (
     Row,
 )
 
+SMALL = 16 * 1024
+"""Bytes of a body that is read on the event loop."""
+
 POLL = 0.05
 """Seconds between two looks for records of other processes."""
 
@@ -177,6 +180,11 @@ class SqliteJournal(Journal):
         max_bytes: int | None = None,
     ) -> bytes:
         name = check_access(ref, allowed)
+        await self._catch_up()
+        with self._reader() as db:
+            small = look.find_small(db, name, SMALL)
+        if small is not None:  # sooner read than handed to a thread
+            return unpack(name, small, max_bytes)
         return await self._in_thread(lambda db: unpack(name, look.find_body(db, name), max_bytes))
 
     async def holdings(self) -> list[Holding]:

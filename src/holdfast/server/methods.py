@@ -281,12 +281,17 @@ class Methods:
     ) -> None:
         """Every record after `after`, at the pace at which the client takes them."""
         with scope:
-            async for record in self._hf.journal.subscribe(after=after):
-                if isinstance(record, Gap):
-                    continue  # asked for none, so there is none
-                if asked.session_id in (None, record.stream) and asked.kind in (None, record.kind):
-                    told = {"subscription": name, "event": Event.of(record)}
-                    await call.notify("journal.event", told)
+            try:
+                async for record in self._hf.journal.subscribe(after=after):
+                    if isinstance(record, Gap):
+                        continue  # asked for none, so there is none
+                    same = asked.session_id in (None, record.stream)
+                    if same and asked.kind in (None, record.kind):
+                        told = {"subscription": name, "event": Event.of(record)}
+                        await call.notify("journal.event", told)
+            except HoldfastError as why:
+                ended = {"subscription": name, "error": why.to_json()}
+                await call.notify("journal.ended", ended)
 
     async def _unsubscribe(self, asked: p.Unsubscribe, call: Call) -> dict[str, Any]:
         scope = call.subscriptions.pop(asked.subscription, None)

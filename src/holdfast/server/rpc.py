@@ -8,7 +8,7 @@ asked is finished also when the client is gone: the journal has it. Subscription
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -32,6 +32,7 @@ MAX_BATCH = 1000
 
 Send = Callable[[bytes], Awaitable[None]]
 Receive = Callable[[], Awaitable[bytes | None]]
+Job = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Method(NamedTuple):
@@ -50,9 +51,7 @@ class Call:
     """Send the client an event."""
     subscriptions: dict[str, anyio.CancelScope]
     """What is sent to this client until it is cancelled, or the connection ends."""
-    afterwards: list[Callable[[], Awaitable[None]]] = field(
-        default_factory=list[Callable[[], Awaitable[None]]]
-    )
+    afterwards: list[Job] = field(default_factory=list[Job])
     """Started once the request is answered, so that no event comes before the answer."""
 
 
@@ -89,7 +88,7 @@ class Connection:
         await self._send(_failure(None, INVALID_REQUEST, error))
 
     async def _line(self, line: bytes, streams: TaskGroup) -> None:
-        afterwards: list[Callable[[], Awaitable[None]]] = []
+        afterwards: list[Job] = []
         try:
             message = _loaded(line)
         except _Refusal as why:
@@ -105,7 +104,7 @@ class Connection:
             streams.start_soon(each)
 
     async def _batch(
-        self, messages: list[Any], afterwards: list[Callable[[], Awaitable[None]]]
+        self, messages: list[Any], afterwards: list[Job]
     ) -> list[Any] | dict[str, Any] | None:
         if not messages or len(messages) > MAX_BATCH:
             error = _invalid(f"A batch has from 1 to {MAX_BATCH} messages.")
@@ -120,9 +119,7 @@ class Connection:
                 together.start_soon(one, at)
         return [answer for answer in answers if answer is not None] or None
 
-    async def _message(
-        self, message: Any, afterwards: list[Callable[[], Awaitable[None]]]
-    ) -> dict[str, Any] | None:
+    async def _message(self, message: Any, afterwards: list[Job]) -> dict[str, Any] | None:
         """The answer to one message; `None` for a notification."""
         id_ = _id_of(message)
         self._open += 1
@@ -170,7 +167,10 @@ class Connection:
     async def _send(self, message: Any) -> None:
         data = encoded(message)
         async with self._writing:
-            await self._write(data + b"\n")
+            try:
+                await self._write(data + b"\n")
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                pass  # the client is gone; what it asked for is done all the same, and on record
 
 
 def encoded(value: Any) -> bytes:

@@ -332,7 +332,7 @@ class Shell:
         if setup is None:
             setup = await self._setup_of(request.session_id)
         toolbox = self.services.tools(setup)
-        known = await self._known(request.session_id) | request.inputs.keys()
+        known = await self.names(request.session_id) | request.inputs.keys()
         found = await boxes.validate(request.code, stubs=toolbox.stubs(), known=frozenset(known))
         errors = [one for one in found if one.severity is Severity.ERROR]
         status = RunStatus.OK
@@ -349,7 +349,7 @@ class Shell:
         await self._journal.append(VALIDATIONS, [Draft.of(said, bodies=(code,))])
         return RunResult(status=status, diagnostics=found, error=_first(errors) if errors else None)
 
-    async def _known(self, session_id: str) -> set[str]:
+    async def names(self, session_id: str) -> set[str]:
         """The variables of a session, as far as they are on record."""
         live = self._sessions.get(session_id)
         if live is not None and live.box is not None:

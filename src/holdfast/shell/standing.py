@@ -54,7 +54,7 @@ async def find_standing(
     if row["parked_pos"] is not None:
         parked = await _record_at(journal, session_id, int(str(row["parked_pos"])))
     waits = parked is not None and row["status"] != "running"
-    if parked is not None and waits and not await _can_go_on(services, pasts, toolbox):
+    if parked is not None and waits and not await _can_go_on(services, pasts, toolbox, parked.pos):
         result = await journal.content(str(parked.payload["result"]))
         return RunResult.model_validate_json(result)
     _check_tools(pasts, toolbox)
@@ -110,8 +110,10 @@ def _without_effect(error: Any) -> dict[str, Any]:
     return {key: value for key, value in error.items() if key != "effect_id"}
 
 
-async def _can_go_on(services: Services, pasts: Pasts, toolbox: Toolbox) -> bool:
-    """Whether anything it waits for has come."""
+async def _can_go_on(services: Services, pasts: Pasts, toolbox: Toolbox, parked: int) -> bool:
+    """Whether anything it waits for has come since it was parked."""
+    if any(past.answered and past.result_pos > parked for past in pasts.calls.values()):
+        return True  # one of several, perhaps: the code goes on with that, and then waits for the rest
     for past in pasts.open():
         if past.intent is not None:
             if past.released > past.attempt or not _needs_a_word(past, toolbox):

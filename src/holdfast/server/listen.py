@@ -1,0 +1,202 @@
+"""Where clients of the daemon come in: a unix socket for this user alone, or standard input and output."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+from anyio.abc import SocketStream
+from anyio.lowlevel import checkpoint
+
+from holdfast.errors import CallerError
+from holdfast.server.rpc import Connection, Method
+
+MAX_LINE = 96 << 20
+"""Bytes of one message: room for the largest snapshot, in base64."""
+
+_CHUNK = 65536
+_PIPE_BUF = 4096
+"""What can be written to a pipe that is ready without waiting for who reads it."""
+
+
+# -- a unix socket ------------------------------------------------------------------------------------
+
+
+async def serve_unix(path: Path, methods: Mapping[str, Method], ready: anyio.Event) -> None:
+    """Answer everybody who connects, until cancelled. The socket is this user's alone, and removed at the end."""
+    _make_way(path)
+    # The mask, because a mode that is set after the socket is there is set too late.
+    with _private():
+        try:
+            listener = await anyio.create_unix_listener(path)
+        except OSError as why:
+            raise _refused(path, why.strerror or str(why)) from None
+    own = _inode(path)
+
+    async def client(stream: SocketStream) -> None:
+        async with stream:
+            await _serve_stream(stream, methods)
+
+    try:
+        async with listener:
+            ready.set()
+            await listener.serve(client)
+    finally:
+        _remove(path, own)
+
+
+async def _serve_stream(stream: SocketStream, methods: Mapping[str, Method]) -> None:
+    async def read() -> bytes:
+        try:
+            return await stream.receive(_CHUNK)
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return b""
+
+    await _serve(Connection(methods, stream.send), read)
+
+
+def _make_way(path: Path) -> None:
+    """Remove a socket that nobody listens on; refuse one that somebody does, and whatever is no socket."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    except OSError as why:
+        raise _refused(path, why.strerror or str(why)) from None
+    if not stat.S_ISSOCK(found.st_mode):
+        raise _refused(path, "there is something else of this name")
+    with socket.socket(socket.AF_UNIX) as trial:
+        trial.settimeout(2)
+        try:
+            trial.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()  # of a daemon that died
+            return
+        except OSError as why:
+            raise _refused(path, why.strerror or str(why)) from None
+    raise _refused(path, "a daemon listens there")
+
+
+@contextmanager
+def _private() -> Generator[None]:
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _remove(path: Path, own: tuple[int, int] | None) -> None:
+    """Remove our socket, unless it is another's by now."""
+    if own is not None and _inode(path) == own:
+        path.unlink()
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _refused(path: Path, why: str) -> CallerError:
+    return CallerError(
+        "INVALID_ARGUMENT",
+        f"Can't listen at `{path}`: {why}.",
+        hint="Choose another path, or stop who has it.",
+    )
+
+
+def _too_long() -> CallerError:
+    return CallerError("REQUEST_TOO_LARGE", f"A message has more than {MAX_LINE} bytes.")
+
+
+# -- standard input and output ------------------------------------------------------------------------
+
+
+async def serve_stdio(methods: Mapping[str, Method]) -> None:
+    """Answer what comes on standard input until it ends, on standard output.
+
+    Whatever else is printed in this process goes to standard error: nothing comes between the messages.
+    """
+    sys.stdout.flush()
+    output = os.dup(1)
+    os.dup2(2, 1)
+
+    async def read() -> bytes:
+        await _ready(anyio.wait_readable, 0)
+        return os.read(0, _CHUNK)
+
+    try:
+        await _serve(Connection(methods, lambda data: _write(output, data)), read)
+    finally:
+        os.dup2(output, 1)
+        os.close(output)
+
+
+async def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        await _ready(anyio.wait_writable, fd)
+        try:
+            view = view[os.write(fd, view[:_PIPE_BUF]) :]
+        except BrokenPipeError:
+            raise anyio.BrokenResourceError from None
+
+
+async def _ready(wait: Callable[[int], Awaitable[None]], fd: int) -> None:
+    # Without a thread: one that waits for a file descriptor could not be stopped.
+    try:
+        await wait(fd)
+    except PermissionError:
+        await checkpoint()  # a file is always ready, and can't be waited for
+
+
+# -- lines --------------------------------------------------------------------------------------------
+
+
+async def _serve(connection: Connection, read: Callable[[], Awaitable[bytes]]) -> None:
+    lines = _Lines(read)
+
+    async def receive() -> bytes | None:
+        try:
+            return await lines.next()
+        except CallerError as why:
+            await connection.refuse(why)
+            return None
+
+    await connection.serve(receive)
+
+
+class _Lines:
+    """The lines of what is read; what stands at the end without an end of line is one, too."""
+
+    def __init__(self, read: Callable[[], Awaitable[bytes]]) -> None:
+        self._read = read
+        self._held = bytearray()
+        self._searched = 0
+
+    async def next(self) -> bytes | None:
+        """The next line; `None` at the end."""
+        while (end := self._held.find(b"\n", self._searched)) < 0:
+            self._searched = len(self._held)
+            if self._searched > MAX_LINE:
+                raise _too_long()
+            data = await self._read()
+            if not data:
+                return self._taken(len(self._held)) or None
+            self._held += data
+        return self._taken(end)
+
+    def _taken(self, end: int) -> bytes:
+        line = bytes(self._held[:end])
+        del self._held[: end + 1]
+        self._searched = 0
+        return line
