@@ -20,7 +20,11 @@ from holdfast.journal import Journal
 TOOLS = str(Path(__file__).with_name("tools.py"))
 """The reference of capabilities that any process can load."""
 
-ALLOW: dict[str, Any] = {"policy": {"rules": [{"id": "all", "then": "allow"}]}}
+ALLOW: dict[str, Any] = {
+    "policy": {"rules": [{"id": "all", "then": "allow"}]},
+    # A busy machine is not what is tested here.
+    "shell": {"limits": {"cpu_ms": 30_000, "wall_ms": 60_000}},
+}
 """A configuration in which nobody is asked, unless a capability itself wants it."""
 
 BY_REFERENCE: dict[str, Any] = {**ALLOW, "session": {"capabilities": [TOOLS]}}

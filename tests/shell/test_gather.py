@@ -102,7 +102,7 @@ async def test_answers_come_in_the_order_of_their_results(url: str, order: str) 
 async def test_order_is_kept_when_the_session_is_made_again(tmp_path: Path) -> None:
     """The variables of a later process are those of the run, not those of another order."""
     url, world, found = f"sqlite:///{tmp_path}/journal.db", World(), list[RunResult]()
-    async with holdfast.open(url, {}, capabilities=world.tools()) as hf:
+    async with opened(url, world) as hf:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run, hf, THREE, found)
             for name in "abc":
@@ -111,7 +111,7 @@ async def test_order_is_kept_when_the_session_is_made_again(tmp_path: Path) -> N
                 world.gate(name).set()
                 await until_done(world, f"waited {name}")
         # No saved state: another runtime has to run the code again.
-        async with holdfast.open(url, {}, capabilities=World().tools()) as other:
+        async with opened(url, World()) as other:
             assert (await other.shell.run("order", session="s")).result == ["b", "c", "a"]
 
 

@@ -29,7 +29,10 @@ async def plan_view(journal: Journal, row: dict[str, Any]) -> dict[str, Any]:
 
 def approvals_table(items: Sequence[ApprovalView]) -> Table:
     """One line for each."""
-    table = Table("approval", "what", "risk", "session", "asked", "until", "", box=None)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("approval", no_wrap=True, overflow="ignore")
+    for name in ("what", "risk", "session", "asked", "until", ""):
+        table.add_column(name, overflow="fold")
     for one in items:
         until = _output.clock(one.deadline) if one.deadline else ""
         decided = "" if one.status == "pending" else one.status.value
@@ -69,7 +72,10 @@ def show_approval(view: ApprovalView) -> None:
 
 def plans_table(items: Sequence[dict[str, Any]]) -> Table:
     """One line for each."""
-    table = Table("plan", "session", "calls", "", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("plan", no_wrap=True, overflow="ignore")
+    for name in ("session", "calls", ""):
+        table.add_column(name, overflow="fold")
     for one in items:
         effects: list[dict[str, Any]] = one["effects"] or []
         names = ", ".join(str(effect["name"]) for effect in effects)

@@ -7,6 +7,7 @@ what the session remembers; the rest stays.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sys
@@ -22,7 +23,6 @@ from typing import (
     cast,
     get_type_hints,
 )
-from urllib.parse import urlsplit
 
 import typer
 
@@ -114,13 +114,18 @@ class Flags(NamedTuple):
         return {name: value for name, value in given.items() if value is not None}
 
 
+@functools.cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(Flags, include_extras=True)
+
+
 def with_setup(command: Callable[P, R]) -> Callable[..., R]:
     """The command with an option for each field of `Flags`; it gets them as `flags`."""
     own = inspect.signature(command, eval_str=True)
     kept = [one for name, one in own.parameters.items() if name != "flags"]
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-        for name, hint in get_type_hints(Flags, include_extras=True).items()
+        for name, hint in _hints().items()
     ]
 
     def wrapped(*args: Any, **kwargs: Any) -> R:
@@ -223,6 +228,8 @@ def _database(given: str) -> dict[str, Any]:
             f"`--database {given[:80]}` is not NAME=URL[:rw].",
             "Such as --database books=sqlite:///books.db.",
         )
+    from urllib.parse import urlsplit
+
     if urlsplit(url).password:
         _refuse(
             f"`--database {name}`: the URL holds a password, which the session would remember.",

@@ -68,7 +68,10 @@ def tell(found: RunResult | RunView, *, as_json: bool, code: str = "", session: 
 
 def runs_table(runs: Sequence[RunView]) -> Table:
     """One line for each run."""
-    table = Table("run", "session", "started", "status", "time", "", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run", no_wrap=True, overflow="ignore")
+    for name in ("session", "started", "status", "time", ""):
+        table.add_column(name, overflow="fold")
     for one in runs:
         problem = one.error.code if one.error else ""
         took = f"{one.usage.duration_ms} ms"
@@ -97,7 +100,10 @@ def show_run(found: dict[str, Any]) -> None:
         facts.add_row("in doubt", f"{effect}  (holdfast runs resolve {view.id} {effect} …)")
     out.print(facts)
     if effects:
-        table = Table("effect", "call", "status", "intent", "", box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
+        table.add_column("effect", no_wrap=True, overflow="ignore")
+        for name in ("call", "status", "intent", ""):
+            table.add_column(name, overflow="fold")
         for one in effects:
             moment = _output.clock(one.intent_at)
             summary = _output.visible(one.summary)

@@ -2,8 +2,8 @@
 
 Exit codes: 0 fine, 1 it failed, 2 bad usage, 3 waiting for approval, 4 needs attention, 130 after Ctrl-C.
 
-`holdfast --help` must answer at once, so the modules of this package import nothing heavy at their top: what a
-command needs is imported when it runs.
+`holdfast --help` must answer at once. So a command's module is imported when the command is asked for, and the
+modules of this package import nothing heavy at their top: what a command needs is imported when it runs.
 """
 
 from __future__ import annotations
@@ -13,51 +13,84 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from holdfast._version import __version__
-from holdfast.cli import (
-    _output,
-    approvals,
-    daemon,
-    demo,
-    doctor,
-    journal,
-    machines,
-    repl,
-    replay,
-    run,
-    runs,
-    sessions,
-    tools,
-)
+from holdfast.cli import _output
 from holdfast.errors import CallerError, HoldfastError, InternalError, OperatorError
 
 PIPE_CLOSED = 141
 """What a program that dies of a closed pipe exits with: nobody reads on, and that is no failure to talk about."""
 
-app = typer.Typer(
-    help="The runtime an AI agent can be trusted with: code in a box, on an append-only journal.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("run")(run.run)
-app.command("validate")(run.validate)
-app.command("repl")(repl.repl)
-app.add_typer(sessions.app, name="session")
-app.add_typer(runs.app, name="runs")
-app.add_typer(approvals.app, name="approvals")
-app.add_typer(tools.app, name="tools")
-app.add_typer(journal.app, name="journal")
-app.add_typer(machines.app, name="machines")
-app.command("replay")(replay.replay)
-app.command("daemon")(daemon.daemon)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
+HELP = "The runtime an AI agent can be trusted with: code in a box, on an append-only journal."
+EPILOG = "Settings come from options, then HOLDFAST_*, then the nearest holdfast.toml."
+
+
+class Command(NamedTuple):
+    """Where a command is, and what the list of commands says about it."""
+
+    module: str
+    """In this package."""
+    help: str
+    group: bool = False
+    """Whether it has commands of its own."""
+
+
+COMMANDS = {
+    "demo": Command("demo", "See what holdfast promises, proven on this machine."),
+    "run": Command("run", "Run code in a session and print what it gave."),
+    "validate": Command("run", "Check code without running any of it."),
+    "repl": Command("repl", "Talk to a session at the keyboard."),
+    "session": Command("sessions", "Sessions: list, show, create, snapshot, fork …", True),
+    "tools": Command("tools", "What a session may call: list, describe, search.", True),
+    "runs": Command("runs", "Runs: list, show, resume, cancel, resolve.", True),
+    "approvals": Command("approvals", "What waits for a person: list, approve, deny …", True),
+    "journal": Command("journal", "The audit: show, tail, verify, export, backup.", True),
+    "replay": Command("replay", "Run a recorded run again, offline."),
+    "daemon": Command("daemon", "Serve JSON-RPC 2.0 on a socket or a pipe."),
+    "machines": Command("machines", "The lifecycles: list, show, explore.", True),
+    "doctor": Command("doctor", "Look for what is missing or wrong."),
+}
+
+
+def app(*names: str) -> typer.Typer:
+    """The program with these commands; the others are only named, which is what the list of commands needs."""
+    found = typer.Typer(
+        help=HELP,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    found.callback(epilog=EPILOG)(options)
+    for name, command in COMMANDS.items():
+        if name not in names:
+            found.command(name, help=command.help)(_named)
+            continue
+        module = import_module(f"holdfast.cli.{command.module}")
+        if command.group:
+            found.add_typer(module.app, name=name)
+        else:
+            found.command(name, short_help=command.help)(getattr(module, name))
+    return found
+
+
+def _named() -> None:
+    """In the place of a command that was not asked for."""
+
+
+def _asked_for(arguments: Sequence[str]) -> str:
+    """The command a line names, as far as that is clear before it is parsed."""
+    rest = iter(arguments)
+    for one in rest:
+        if one in ("--home", "--url"):
+            next(rest, None)
+        elif not one.startswith("-"):
+            return one
+    return ""
 
 
 def _show_version(asked: bool) -> None:
@@ -66,7 +99,6 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Settings come from options, then HOLDFAST_*, then the nearest holdfast.toml.")
 def options(
     home: Annotated[
         str | None,
@@ -115,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(app(_asked_for(arguments)))
     with command.make_context("holdfast", arguments) as context:
         # `Any`: a command returns its exit code, or nothing when all is well.
         code: Any = command.invoke(context)

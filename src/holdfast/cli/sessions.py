@@ -24,11 +24,6 @@ app = typer.Typer(
     help="Sessions: list, show, create, snapshot, restore, fork, reset, diff, destroy.",
     rich_markup_mode=None,
 )
-app.command("snapshot")(_session_state.snapshot)
-app.command("restore")(_session_state.restore)
-app.command("fork")(_session_state.fork)
-app.command("reset")(_session_state.reset)
-app.command("diff")(_session_state.diff)
 
 
 @app.command("list")
@@ -118,6 +113,13 @@ def create(
         _output.print_json(view)
     else:
         _output.console().print(f"Session {view.id} is there.")
+
+
+app.command("snapshot")(_session_state.snapshot)
+app.command("restore")(_session_state.restore)
+app.command("fork")(_session_state.fork)
+app.command("reset")(_session_state.reset)
+app.command("diff")(_session_state.diff)
 
 
 @app.command()

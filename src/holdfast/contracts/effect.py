@@ -159,8 +159,10 @@ class EffectSeen(Told):
 
     effect_id: Id
     """The intent's."""
-    value: Digest
+    value: Digest | None = optional()
     """The value; the result keeps the original."""
+    error: ErrorObject | None = optional()
+    """What it was told instead: a hook wants the call made again."""
     rewritten: bool = False
     """Whether it is another than the original."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from urllib.parse import urlsplit
 
-from pydantic import Field, field_serializer
+from pydantic import Field, field_serializer, field_validator
 
 from holdfast.contracts._base import Asked
 from holdfast.contracts.capability import CapabilityLimits, Risk, SideEffect
 from holdfast.contracts.session import SessionLimits
+from holdfast.errors import CallerError
 
 
 class Verdict(StrEnum):
@@ -117,3 +119,16 @@ class Setup(Asked):
     """What each of its runs may use."""
     ttl_ms: int | None = Field(default=None, ge=1)
     """Unused for so long, the session is destroyed."""
+
+    @field_validator("databases")
+    @classmethod
+    def _no_password_is_recorded(cls, databases: tuple[Database, ...]) -> tuple[Database, ...]:
+        for one in databases:
+            password = urlsplit(one.url).password
+            if password and not password.startswith("$"):
+                raise CallerError(
+                    "INVALID_ARGUMENT",
+                    f"The address of database `{one.name}` holds a password, and would be recorded.",
+                    hint="Put the password into the environment, and `$NAME` in its place.",
+                )
+        return databases

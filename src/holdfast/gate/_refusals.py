@@ -87,6 +87,15 @@ def hook_denied(name: str, hook_id: str, code: str, summary: str) -> ModelError:
     )
 
 
+def try_again(name: str, summary: str) -> ErrorObject:
+    """What the code is told when a hook is not content with a result. The result stays on record."""
+    return ErrorObject(
+        code="TOOL_ERROR",
+        message=f"`{name}` should be called again: {summary or 'a hook asks for it'}.",
+        hint="Call it again, with other arguments if they were the reason.",
+    )
+
+
 def unknown_tool(name: str) -> ModelError:
     """The refusal of a name that is no capability of the session."""
     return ModelError(

@@ -23,6 +23,7 @@ from holdfast.contracts import (
     EffectResult,
     EffectStatus,
     ErrorObject,
+    ExternalCallRecord,
     Json,
     Reserved,
     SideEffect,
@@ -169,11 +170,13 @@ class Execution:
         if not result.content_refs:
             raise InternalError(f"Effect `{past.effect_id}` has a result without a value.")
         original = result.content_refs[0]
+        record = call_record(past.name, effect, past.request, took=took, response=original)
+        if past.seen_error is not None:
+            return Outcome(record, error=past.seen_error)
         value = await stored_json(self._journal, past.seen or original)
         executor = crossing.desk.toolbox.get(past.name)
         if past.seen is None and executor is not None and self._guards.changes_results:
-            value = await self._seen(crossing, executor, value)
-        record = call_record(past.name, effect, past.request, took=took, response=original)
+            return await self._seen(crossing, executor, value, record)
         return Outcome(record, value)
 
     def refused(
@@ -258,19 +261,25 @@ class Execution:
             response=body.ref.digest,
         )
         if self._guards.changes_results:
-            value = await self._seen(crossing, executor, value)
+            return await self._seen(crossing, executor, value, record)
         return Outcome(record, value)
 
-    async def _seen(self, crossing: Crossing, executor: Executor, value: Json) -> Json:
+    async def _seen(
+        self, crossing: Crossing, executor: Executor, value: Json, record: ExternalCallRecord
+    ) -> Outcome:
         """What the code is given once hooks have looked at it; on record, so that a replay gives the same."""
-        given = await self._guards.after(crossing, executor, value)
+        given, error = await self._guards.after(crossing, executor, value)
         body = Body.of(canonical_json(given), role="result", mime="application/json")
         seen = EffectSeen(
-            effect_id=crossing.effect_id, value=body.ref.digest, rewritten=given != value
+            effect_id=crossing.effect_id,
+            value=body.ref.digest if error is None else None,
+            error=error,
+            rewritten=error is None and given != value,
         )
-        draft = Draft.of(seen, run_id=crossing.desk.run_id, bodies=(body,))
+        bodies = (body,) if error is None else ()
+        draft = Draft.of(seen, run_id=crossing.desk.run_id, bodies=bodies)
         await crossing.desk.append([draft], durable=False)
-        return given
+        return Outcome(record, given, error)
 
     async def _failed(
         self, act: Act, error: ErrorObject, kind: str | None, *, resolved: str | None = None
@@ -303,9 +312,7 @@ class Execution:
         except Exception:  # noqa: BLE001 - a reconciler that fails has not found out
             return Finding("unknown")
 
-    async def _found_out(
-        self, act: Act, found: Finding
-    ) -> Outcome | Doubt | Why:
+    async def _found_out(self, act: Act, found: Finding) -> Outcome | Doubt | Why:
         match found.status:
             case "completed":
                 return await self._gave(act, found.value, resolved="reconciled")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from holdfast.contracts import Draft, Json, Risk
+from holdfast.contracts import Draft, ErrorObject, Json, Risk
 from holdfast.contracts.hook import HookPoint
-from holdfast.contracts.hook_response import HookResponse, Refusal
+from holdfast.contracts.hook_response import HookResponse, Note, Refusal
 from holdfast.errors import ModelError
 from holdfast.gate._hook_firing import Consider, Fired
 from holdfast.gate._hook_view import View, apply, guard
-from holdfast.gate._refusals import hook_denied
+from holdfast.gate._refusals import hook_denied, try_again
 from holdfast.gate.broker import Settled
 from holdfast.gate.crossing import Crossing, Desk
 from holdfast.gate.executor import Executor
@@ -60,8 +60,10 @@ class Guards:
         final = dict(fired.view.arguments or {})
         return final, (fired.view.risk or capability.harm) if fired.wants_approval else None
 
-    async def after(self, crossing: Crossing, executor: Executor, value: Json) -> Json:
-        """What the code is given in place of the result."""
+    async def after(
+        self, crossing: Crossing, executor: Executor, value: Json
+    ) -> tuple[Json, ErrorObject | None]:
+        """What the code is given in place of the result; an error when a hook wants the call made again."""
         capability = executor.capability
 
         def consider(view: View, response: HookResponse) -> View:
@@ -79,7 +81,11 @@ class Guards:
             result=value,
         )
         fired = await self._fire(crossing, _P.AFTER_TOOL_CALL, view, consider)
-        return fired.view.result
+        if fired.wants_retry is not None:
+            said = fired.wants_retry.payload
+            summary = said.summary if isinstance(said, Note) else ""
+            return None, try_again(crossing.name, summary)
+        return fired.view.result, None
 
     @property
     def changes_calls(self) -> bool:

@@ -11,6 +11,7 @@ from holdfast.contracts import (
     EffectIntent,
     EffectResult,
     EffectStatus,
+    ErrorObject,
     Json,
     Record,
 )
@@ -34,6 +35,8 @@ class Past:
     result_pos: int = 0
     seen: str | None = None
     """The digest of what the code was given instead of the result."""
+    seen_error: ErrorObject | None = None
+    """What the code was told instead of the result."""
     attempt: int = 1
     released: int = 0
     """The attempt that a person has allowed."""
@@ -114,7 +117,9 @@ def _go_on(past: Past, record: Record) -> None:
     if record.kind == "effect_result":
         past.result, past.result_pos = EffectResult.model_validate(said), record.pos
     elif record.kind == "effect_seen":
-        past.seen = str(said["value"])
+        past.seen = str(said["value"]) if said.get("value") else None
+        if said.get("error"):
+            past.seen_error = ErrorObject.model_validate(said["error"])
     elif record.kind == "effect_attempt":
         past.attempt, past.result = int(str(said["attempt"])), None
     else:

@@ -71,7 +71,7 @@ def encode(draft: Draft) -> Entry:
     if draft.cause is not None:
         first += f',"cause":{draft.cause}'
     if content:
-        refs = utf8(canonical_text([ref.model_dump(mode="json") for ref in content]))
+        refs = utf8(f"[{','.join([_reference(ref) for ref in content])}]")
         if len(refs) > MAX_PAYLOAD_BYTES:
             raise _too_large(draft, "list of references")
         first += f',"content":{refs.decode()}'
@@ -89,6 +89,15 @@ def encode(draft: Draft) -> Entry:
         f'{first},"kind":"{draft.kind}","payload":{payload},"pos":',
         f',"privacy":"{draft.privacy.value}"{run},"seq":',
         f'{turn},"v":{RECORD_VERSION}}}',
+    )
+
+
+def _reference(ref: ContentRef) -> str:
+    """A reference as canonical JSON, its keys in order."""
+    role = "" if ref.role is None else f',"role":{json_string(ref.role)}'
+    return (
+        f'{{"digest":"{ref.digest}","mime":{json_string(ref.mime)},"privacy":"{ref.privacy.value}"'
+        f',"retention":"{ref.retention.value}"{role},"size":{ref.size}}}'
     )
 
 

@@ -12,6 +12,7 @@ from holdfast.capabilities.declare import Declared
 from holdfast.contracts import new_id
 from holdfast.gate.approvals import Approvals
 from holdfast.gate.dispatch import Callback
+from holdfast.gate.guards import HOOKS
 from holdfast.gate.hooks import Hook
 from holdfast.gate.policy import Policy
 from holdfast.journal import Journal
@@ -76,6 +77,8 @@ async def open(
         approvals = Approvals(journal)
         policy = wiring.make_policy(settings)
         asked = await rest.enter_async_context(wiring.make_hooks(settings, hooks, journal))
+        if asked.specs:
+            await journal.append(HOOKS, asked.registered("runtime"), durable=False)
         gate = wiring.make_gate(settings, journal, approvals, asked, redactor, on_approval)
         boxes = wiring.open_boxes(settings)
         for one in boxes.values():

@@ -46,15 +46,15 @@ class Methods:
     def table(self) -> Mapping[str, Method]:
         """Every method by name."""
         return {
-            "session.create": Method(p.CreateSession, self._create),
-            "session.run": Method(p.RunCode, self._run),
-            "session.validate": Method(p.RunCode, self._validate),
+            "session.create": Method(p.CreateSession, self._create, _one),
+            "session.run": Method(p.RunCode, self._run, _one),
+            "session.validate": Method(p.RunCode, self._validate, _one),
             "session.cancel": Method(p.CancelSession, self._cancel),
-            "session.snapshot": Method(p.InSession, self._snapshot),
-            "session.restore": Method(p.RestoreSession, self._restore),
-            "session.fork": Method(p.ForkSession, self._fork),
-            "session.reset": Method(p.InSession, self._reset),
-            "session.destroy": Method(p.InSession, self._destroy),
+            "session.snapshot": Method(p.InSession, self._snapshot, _one),
+            "session.restore": Method(p.RestoreSession, self._restore, _one),
+            "session.fork": Method(p.ForkSession, self._fork, _both),
+            "session.reset": Method(p.InSession, self._reset, _one),
+            "session.destroy": Method(p.InSession, self._destroy, _one),
             "session.list": Method(p.Page, self._sessions),
             "tools.list": Method(p.OfSession, self._tools),
             "tools.describe": Method(p.DescribeTool, self._describe),
@@ -310,3 +310,11 @@ def _wanted(record: Record, asked: p.ReadJournal) -> bool:
         and asked.run_id in (None, record.run_id)
         and asked.kind in (None, record.kind)
     )
+
+
+def _one(asked: p.CreateSession | p.RunCode | p.InSession) -> list[str]:
+    return [] if asked.session_id is None else [asked.session_id]
+
+
+def _both(asked: p.ForkSession) -> list[str]:
+    return [asked.session_id, asked.new_session_id]

@@ -1,16 +1,19 @@
 """JSON-RPC 2.0 over lines: one message per line, requests answered as they are done, events in between.
 
 A connection reads lines and starts each request as a task of its own, so a long run does not keep the next request
-waiting. Notifications are carried out and not answered. A batch is answered at once when all of it is done. What was
+waiting. What changes one session is done in the order in which it came: a client may send `create`, `run` and
+`destroy` without waiting in between. Notifications are carried out and not answered. A batch is answered at once when all of it is done. What was
 asked is finished also when the client is gone: the journal has it. Subscriptions end with the connection.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn, cast
+from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskGroup
@@ -41,6 +44,8 @@ class Method(NamedTuple):
     params: type[BaseModel]
     call: Callable[[Any, Call], Awaitable[Any]]
     """`Any`: its parameters, of the type above."""
+    order: Callable[[Any], Sequence[str]] | None = None
+    """Names what it changes: requests of a client that change the same are carried out one after the other."""
 
 
 @dataclass(slots=True)
@@ -73,6 +78,7 @@ class Connection:
         self._writing = anyio.Lock()
         self._open = 0
         self._subscriptions: dict[str, anyio.CancelScope] = {}
+        self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     async def serve(self, receive: Receive) -> None:
         """Answer everything that comes, until the client has no more to say and all of it is answered."""
@@ -159,7 +165,17 @@ class Connection:
             params = parse(method.params, given)
         except CallerError as why:
             raise _Refusal(INVALID_PARAMS, why) from None
-        return await method.call(params, call)
+        async with AsyncExitStack() as turns:
+            # Nothing is awaited on the way from the line to here, so the turns are those of the lines.
+            for name in sorted(set(method.order(params))) if method.order else ():
+                await turns.enter_async_context(self._turn(name))
+            return await method.call(params, call)
+
+    def _turn(self, name: str) -> anyio.Lock:
+        found = self._turns.get(name)
+        if found is None:
+            found = self._turns[name] = anyio.Lock()
+        return found
 
     async def _notify(self, method: str, params: dict[str, Any]) -> None:
         await self._send({"jsonrpc": "2.0", "method": method, "params": params})

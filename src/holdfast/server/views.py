@@ -42,7 +42,8 @@ def tool(toolbox: Toolbox, name: str) -> dict[str, Any]:
         )
     told = found.capability.model_dump(mode="json")
     digest = found.capability.digest
-    return {**told, "digest": digest, "stub": toolbox.stubs([found.capability.name])}
+    risk = found.capability.harm.value
+    return {**told, "risk": risk, "digest": digest, "stub": toolbox.stubs([found.capability.name])}
 
 
 def policy(toolbox: Toolbox, rules: Policy, limits: SessionLimits, setup: Setup) -> dict[str, Any]:

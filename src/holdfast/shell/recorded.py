@@ -41,6 +41,11 @@ class Recorded:
             )
             return Outcome(record, error=result.error, kind=result.raised)
         original = result.content_refs[0]
+        if past.seen_error is not None:
+            record = call_record(
+                past.name, intent.side_effect, past.request, took=took, response=original
+            )
+            return Outcome(record, error=past.seen_error)
         value = await stored_json(self._journal, past.seen or original)
         record = call_record(
             past.name, intent.side_effect, past.request, took=took, response=original

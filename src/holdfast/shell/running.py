@@ -14,7 +14,7 @@ the journal up to the first without a result. Both lead to the same place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -34,7 +34,7 @@ from holdfast.contracts.payload import RunParked, RunResumed
 from holdfast.errors import CallerError, HoldfastError, InternalError
 from holdfast.gate.broker import ended, settlement
 from holdfast.gate.budgets import Ledger
-from holdfast.gate.crossing import Desk
+from holdfast.gate.crossing import Desk, Outcome
 from holdfast.gate.dryrun import ApprovedPlan
 from holdfast.gate.past import Pasts, pasts_of
 from holdfast.shell.box import AtAwait, AtCall, Box, Ran, Stop
@@ -149,15 +149,18 @@ class Runner:
         story = self._story(request, limits, actor=actor)
         desk = await self._desk(story, plan, actor=actor)
         drive = self._drive_of(box, desk, Pasts(), limits)
-        first = box.run(
-            request.code,
-            inputs=request.inputs,
-            limits=limits,
-            names=self._session.discovery(limits),
-            outside=self._session.outside(),
-        )
+
+        def begin() -> Awaitable[Stop]:
+            return box.run(
+                request.code,
+                inputs=request.inputs,
+                limits=limits,
+                names=self._session.discovery(limits),
+                outside=self._session.outside(),
+            )
+
         return await self._through(
-            story, drive, first, save=request.return_snapshot, durable=durable
+            story, drive, begin, save=request.return_snapshot, durable=durable
         )
 
     # -- one that stands ------------------------------------------------------------------------------
@@ -178,11 +181,13 @@ class Runner:
         resumed = RunResumed(how="state" if stop else "replay", reason=found.reason)
         await session.pen.append([Draft.of(resumed, run_id=run_id)])
         drive = self._drive_of(box, desk, found.pasts, limits, used_ms=found.wall_used_ms)
-        first = _at(stop) if stop else self._again(box, found, limits)
-        result = await self._through(
-            story, drive, first, save=True, durable=durable, reopened=stop is not None
+
+        def begin() -> Awaitable[Stop]:
+            return _at(stop) if stop else self._again(box, found, limits)
+
+        return await self._through(
+            story, drive, begin, save=True, durable=durable, reopened=stop is not None
         )
-        return result
 
     def _again(self, box: Box, found: Standing, limits: SessionLimits) -> Awaitable[Stop]:
         session = self._session
@@ -260,7 +265,7 @@ class Runner:
         self,
         story: Story,
         drive: Drive,
-        first: Awaitable[Stop],
+        begin: Callable[[], Awaitable[Stop]],
         *,
         save: bool,
         durable: bool,
@@ -269,10 +274,14 @@ class Runner:
         """Drive a run to its end, or to where it waits."""
         session = self._session
         self._drive, self._run_id = drive, story.run_id
+        fresh = not story.told
+        resumed = drive.desk.begun
         late = asyncio.get_running_loop().call_later(LATE, drive.desk.tell)
         try:
-            await session.services.gate.guards.run_starts(drive.desk)
-            end = await drive.go(first, reopened=reopened)
+            if not resumed:
+                if fresh:
+                await session.services.gate.guards.run_starts(drive.desk)
+            end = await drive.go(begin(), reopened=reopened)
         except CancelRequested:
             return await self._cancelled(story, drive)
         except anyio.get_cancelled_exc_class():
@@ -292,6 +301,7 @@ class Runner:
             self._drive = None
         if isinstance(end, Parked):
             return await self._park(story, drive, end)
+        end = await self._may_complete(drive, end)
         calls = drive.records(end.calls)
         result = result_of(story.run_id, end, session.warning, calls)
         if drive.errands:
@@ -299,13 +309,30 @@ class Runner:
         session.debt_ms += CALL_DEBT_MS * len(calls)
         return await self._ended(story, end, result, save=save, durable=durable)
 
+    async def _may_complete(self, drive: Drive, ran: Ran) -> Ran:
+        """A hook may not let a run complete: then it fails, and its state is undone."""
+        if ran.error is not None:
+            return ran
+        try:
+            await self._session.services.gate.guards.run_completes(drive.desk)
+        except HoldfastError as failure:
+            if failure.code not in ("HOOK_FAILED", "PERMISSION_DENIED"):
+                raise
+            return hook_stopped(ErrorObject.of(failure))
+        return ran
+
     async def _settled(self, story: Story, drive: Drive, result: RunResult) -> RunResult:
         """The run is over: nobody need answer what it asked, and what is in doubt is named."""
-        stuck = [errand for errand in drive.errands.values() if errand.stuck]
-        if not stuck:
+        if all(isinstance(errand.end, Outcome) for errand in drive.errands.values()):
             return result
         await self._withdraw(story.run_id)
-        row: dict[str, Any] = await self._session.services.journal.row("runs", story.run_id) or {}
+        return await self._naming_doubts(result)
+
+    async def _naming_doubts(self, result: RunResult) -> RunResult:
+        """The result, with the effects of which nobody knows whether they happened."""
+        row: dict[str, Any] = (
+            await self._session.services.journal.row("runs", str(result.run_id)) or {}
+        )
         doubts = tuple(map(str, row.get("in_doubt", ())))
         return result.model_copy(update={"in_doubt": doubts}) if doubts else result
 
@@ -354,7 +381,8 @@ class Runner:
         session.limits = session.limits or story.session_limits
         session.open_run = None
         result = self._cancelled_result(story.run_id)
-        return result.model_copy(update={"external_calls": drive.records(())})
+        result = result.model_copy(update={"external_calls": drive.records(())})
+        return await self._naming_doubts(result)
 
     def _cancelled_result(self, run_id: str) -> RunResult:
         error, self._reason = was_cancelled(self._reason), None
@@ -420,16 +448,14 @@ class Runner:
     ) -> tuple[dict[str, Any], tuple[Body, ...]]:
         """The engine's state at the call, sealed; nothing where it can't be written down."""
         session, box = self._session, drive.box
-        try:
-            state = await box.dump()
-        except HoldfastError:
-            return {}, ()
         engine = session.boxes.engine
         names = tuple(sorted(session.names))
         pending = {"run_id": story.run_id}
-        sealed = pack(
-            session.services.key, Snapshot(session.id, engine, state, None, names, None, pending)
-        )
+        try:
+            state = Snapshot(session.id, engine, await box.dump(), None, names, None, pending)
+            sealed = pack(session.services.key, state)
+        except HoldfastError:
+            return {}, ()
         progress = box.progress().model_dump_json().encode()
         bodies = (
             Body.of(sealed, role="state", mime="application/x-holdfast-state"),

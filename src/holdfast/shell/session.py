@@ -9,7 +9,7 @@ How one run goes is in `running.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from time import monotonic
 
 import anyio
@@ -23,6 +23,7 @@ from holdfast.contracts import (
     RunResult,
     SessionLimits,
     Setup,
+    canonical_json,
 )
 from holdfast.contracts.payload import (
     GrantRevoked,
@@ -31,6 +32,7 @@ from holdfast.contracts.payload import (
     SessionOpened,
     SessionState,
 )
+from holdfast.contracts.record import MAX_PAYLOAD_BYTES
 from holdfast.errors import CallerError, Conflict, HoldfastError, LeaseHeld
 from holdfast.gate.executor import Toolbox
 from holdfast.gate.past import pasts_of
@@ -339,16 +341,15 @@ class Session:
             await box.close()
 
     async def save(self) -> str | None:
-        """Save the state, if it can be saved: a heap near its limit can't, and is replayed instead."""
+        """Save the state, if it can be saved: one that is too large can't, and is replayed instead."""
         box = self.box
         if box is None:
             return None
         try:
-            state = await box.dump()
+            draft = self._saved(await box.dump(), box.limits)
         except HoldfastError:
             await self.drop()
             return None
-        draft = self._saved(state, box.limits)
         digest = draft.bodies[0].ref.digest
         await self.pen.append([draft])
         await self._supersede(digest)
@@ -370,7 +371,7 @@ class Session:
                 "state": body.ref.digest,
                 "engine": self.boxes.engine,
                 "limits": limits,
-                "names": names,
+                "names": _that_fit(names),
                 "reason": reason,
                 "origin": origin,
             }
@@ -416,6 +417,18 @@ class _Turn:
                 session.pen.lose()
         finally:
             session.leave()
+
+
+def _that_fit(names: Iterable[str]) -> tuple[str, ...]:
+    """The names that a record has room for, short ones first; the state itself has them all."""
+    found: list[str] = []
+    room = MAX_PAYLOAD_BYTES // 2
+    for name in sorted(names, key=len):
+        room -= len(canonical_json(name)) + 1
+        if room < 0:
+            break
+        found.append(name)
+    return tuple(sorted(found))
 
 
 def _harmless(why: object) -> bool:

@@ -28,6 +28,7 @@ from holdfast.contracts import (
 )
 from holdfast.contracts.payload import CodeValidated
 from holdfast.errors import CallerError, Conflict, HoldfastError
+from holdfast.gate.redact import Redactor
 from holdfast.journal import sweep
 from holdfast.shell.box import Boxes
 from holdfast.shell.diff import Difference, difference
@@ -157,6 +158,7 @@ class Shell:
                 hint=f"Languages here: {', '.join(one.value for one in self._boxes)}.",
             )
         _check_code(request.code)
+        _check_secrets(self.services.gate.redactor, request)
         if request.validate_only:
             return await self._validate(request, boxes, setup)
         if request.dry_run:
@@ -466,6 +468,19 @@ def _check_code(code: str) -> None:
             "INVALID_ARGUMENT",
             f"The code has {size} bytes; {MAX_CODE_BYTES} are allowed.",
             hint="Hand data in as inputs, and split the code into several runs.",
+        )
+
+
+def _check_secrets(redactor: Redactor, request: RunRequest) -> None:
+    """Refuse code and inputs that hold a live secret: they are recorded, and the code could print them."""
+    if not redactor.names:
+        return
+    inputs: Json = {**request.inputs}
+    if redactor.text(request.code) != request.code or redactor.json(inputs) != inputs:
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            "The code or an input holds the value of a secret.",
+            hint="Secrets do not pass through code: give them to the capability that needs them.",
         )
 
 

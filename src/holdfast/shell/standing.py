@@ -113,7 +113,9 @@ def _without_effect(error: Any) -> dict[str, Any]:
 async def _can_go_on(services: Services, pasts: Pasts, toolbox: Toolbox, parked: int) -> bool:
     """Whether anything it waits for has come since it was parked."""
     if any(past.answered and past.result_pos > parked for past in pasts.calls.values()):
-        return True  # one of several, perhaps: the code goes on with that, and then waits for the rest
+        return (
+            True  # one of several, perhaps: the code goes on with that, and then waits for the rest
+        )
     for past in pasts.open():
         if past.intent is not None:
             if past.released > past.attempt or not _needs_a_word(past, toolbox):

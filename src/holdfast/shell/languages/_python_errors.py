@@ -6,7 +6,6 @@ import builtins
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from pydantic_monty import (
 
 from holdfast.contracts import ErrorObject, SessionLimits, Span
 from holdfast.shell.languages._python_capture import Reading, unmarked
-from holdfast.shell.languages._python_subset import BUILTINS, MODULES, instead
+from holdfast.shell.languages._python_subset import BUILTINS, MODULES, instead, nearest
 
 _MAX_MESSAGE = 2000
 _MAX_LINE = 200
@@ -31,6 +30,7 @@ _TOO_DEEP = "maximum recursion depth exceeded"
 _MEMORY = re.compile(
     r"memory limit exceeded: \d+ bytes > \d+ bytes|the worker exceeded its memory limit"
 )
+_WORD = re.compile(r"[^\W\d]\w*")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _ONE_ARGUMENT = "exceptions can only be called with zero or one string argument"
 _NO_MODULE = "No module named "
@@ -149,7 +149,7 @@ def _refused(error: MontySyntaxError | MontyRuntimeError, text: Text) -> Failure
     if isinstance(error, MontySyntaxError):
         return Failure(ErrorObject(code="SYNTAX_ERROR", message=_short(said), span=span))
     what = said.removeprefix(_UNSUPPORTED)
-    message = f"Not supported: {what}." if what != said else _short(said)
+    message = f"Not supported: {_short(what)}." if what != said else _short(said)
     return Failure(
         ErrorObject(code="UNSUPPORTED_FEATURE", message=message, hint=instead(said), span=span)
     )
@@ -190,7 +190,9 @@ def _uncaught(error: MontyError, said: str, span: Span | None, text: Text) -> Er
     message = _short(_type_and_message(error))
     if isinstance(raised, ModuleNotFoundError) and said.startswith(_NO_MODULE):
         hint = f"Modules that can be imported: {', '.join(MODULES)}."
-        return ErrorObject(code="UNSUPPORTED_FEATURE", message=f"{said}.", hint=hint, span=span)
+        return ErrorObject(
+            code="UNSUPPORTED_FEATURE", message=f"{_short(said)}.", hint=hint, span=span
+        )
     hint = None
     if isinstance(raised, NameError) and (undefined := _UNDEFINED.match(said)):
         hint = _nearest(undefined[1], text)
@@ -213,10 +215,9 @@ def _uncaught(error: MontyError, said: str, span: Span | None, text: Text) -> Er
 def _nearest(name: str, text: Text) -> str:
     if name in dir(builtins) and name not in BUILTINS:
         return f"The built-in `{name}` is not part of the supported subset."
-    known = {*BUILTINS, *text.names, *re.findall(r"[^\W\d]\w*", text.code[:100_000])} - {name}
-    near = get_close_matches(name, known, n=1)
+    near = nearest(name, (*BUILTINS, *text.names, *_WORD.findall(text.code[:100_000])))
     return (
-        f"Did you mean `{near[0]}`?"
+        f"Did you mean `{near}`?"
         if near
         else "Define it first: no earlier run of this session did."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import anyio
@@ -10,6 +11,9 @@ from pydantic_monty import AsyncMontySession
 from holdfast.shell.languages._python_alarm import Alarm
 from holdfast.shell.languages._python_outside import Outside
 from holdfast.shell.languages._python_process import Worker
+
+_PATIENCE = 0.5
+"""Seconds in which a process must end when it is asked to."""
 
 
 class Live:
@@ -30,9 +34,12 @@ class Live:
         """End the process, whether or not the session is still good for anything. Once."""
         with anyio.CancelScope(shield=True):
             self.alarm.close()
+            # A process that is stopped or stuck does not leave by itself.
+            late = asyncio.get_running_loop().call_later(_PATIENCE, self.worker.kill)
             try:
                 await self.session.__aexit__(None, None, None)
             finally:
+                late.cancel()
                 self.worker.kill()
                 self.worker.close()
                 self._ended()

@@ -6,12 +6,11 @@ import ast
 import builtins
 import re
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from holdfast.contracts import ErrorObject, Span
 from holdfast.shell.languages import _python_scope as scope
-from holdfast.shell.languages._python_subset import BUILTINS, MODULES
+from holdfast.shell.languages._python_subset import BUILTINS, MODULES, nearest, shown
 
 DISCOVERY = frozenset(("list_tools", "describe_tool", "search_tools", "current_policy"))
 """Functions that code always has."""
@@ -132,14 +131,14 @@ def complaint(name: str, span: Span, *, called: bool, near: Iterable[str]) -> Er
     if called:
         return ErrorObject(
             code="UNKNOWN_TOOL",
-            message=f"There is no `{name}` to call: no capability, built-in or variable has that name.",
+            message=f"There is no `{shown(name)}` to call: no capability, built-in or variable has that name.",
             hint=_nearest(name, near, "list_tools() names the capabilities."),
             span=span,
         )
     hint = f"Write `import {name}` first." if name in MODULES else None
     return ErrorObject(
         code="TYPE_ERROR",
-        message=f"Name `{name}` is not defined.",
+        message=f"Name `{shown(name)}` is not defined.",
         hint=hint or _nearest(name, near, "Define it first: no earlier run of this session did."),
         span=span,
     )
@@ -149,7 +148,7 @@ def no_module(name: str, span: Span) -> ErrorObject:
     """What to say about an import that can't succeed."""
     return ErrorObject(
         code="UNSUPPORTED_FEATURE",
-        message=f"No module named '{name}'.",
+        message=f"No module named '{shown(name)}'.",
         hint=f"Modules that can be imported: {', '.join(MODULES)}.",
         span=span,
     )
@@ -163,8 +162,8 @@ def bound_in(tree: ast.Module) -> frozenset[str]:
 
 
 def _nearest(name: str, near: Iterable[str], otherwise: str) -> str:
-    found = get_close_matches(name, sorted({*near, *BUILTINS} - {name, ANYTHING}), n=1)
-    return f"Did you mean `{found[0]}`?" if found else otherwise
+    found = nearest(name, {*near, *BUILTINS} - {ANYTHING})
+    return f"Did you mean `{found}`?" if found else otherwise
 
 
 # -- scopes -------------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 MODULES = (
     "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib"
     " itertools json math os os.path pathlib posixpath random re sys time tomllib typing unicodedata"
@@ -21,6 +24,10 @@ BUILTINS = (
 ).split()
 """Every built-in name."""
 
+MAX_NAME = 80
+"""Longer names are neither guessed at nor told in full."""
+
+_MAX_NAMES = 10_000
 _INSTEAD = (
     ("yield", "Build a list and return it, or use a generator expression."),
     (
@@ -42,3 +49,16 @@ _INSTEAD = (
 def instead(unsupported: str) -> str | None:
     """What to write in place of a construct that the engine's message names."""
     return next((hint for word, hint in _INSTEAD if word in unsupported), None)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Which of `known` was probably meant. Comparing takes quadratic time, so long names are left out."""
+    if len(name) > MAX_NAME:
+        return None
+    short = sorted(one for one in {*known} if len(one) <= MAX_NAME and one != name)
+    return next(iter(get_close_matches(name, short[:_MAX_NAMES], n=1)), None)
+
+
+def shown(name: str) -> str:
+    """A name as it is told: the code may have made it as long as it likes."""
+    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"

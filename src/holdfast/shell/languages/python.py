@@ -29,13 +29,16 @@ from holdfast.shell.box import (
 from holdfast.shell.confine import Launcher, confine, remove
 from holdfast.shell.languages._python_capture import Reading, read
 from holdfast.shell.languages._python_check import Checker, binds
-from holdfast.shell.languages._python_errors import Text, explain
+from holdfast.shell.languages._python_errors import Text, breached, explain
 from holdfast.shell.languages._python_inputs import check_inputs, rebinding
 from holdfast.shell.languages._python_live import Live
 from holdfast.shell.languages._python_pool import Pool, unavailable
 from holdfast.shell.languages._python_run import Run
 from holdfast.shell.languages._python_state import ENGINE, loaded, refusals
 from holdfast.shell.languages._python_steps import Steps
+
+_DUMP_S = 1.0
+"""Seconds that writing a state down may take, also in a box with less time than that."""
 
 
 class PythonBoxes:
@@ -223,10 +226,15 @@ class PythonBox:
         if self._standing is None:
             self._check_usable()
         try:
-            return await self._live.session.dump()
-        except MontyError as why:
+            # A process that hangs must not hang the host; whoever writes may take as long as whoever runs.
+            with anyio.fail_after(max(_DUMP_S, self.limits.wall_ms / 1000)):
+                return await self._live.session.dump()
+        except (MontyError, TimeoutError) as why:
             self._usable, self._standing = False, None
-            error = explain(why, Text("", self.limits)).error
+            if isinstance(why, MontyError):
+                error = explain(why, Text("", self.limits)).error
+            else:
+                error = breached("TIMEOUT_WALL", self.limits)
             raise ModelError(
                 error.code, f"The session's state can't be saved. {error.message}", hint=error.hint
             ) from None
