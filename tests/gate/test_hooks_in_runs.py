@@ -57,7 +57,7 @@ async def test_deny() -> None:
         run = await hf.shell.run(CAUGHT, session="s")
         assert "Not to Ann." in str(run.result)
         assert "foreign" in str(run.result)
-        assert await decisions(hf, run) == ["accepted"]
+        assert await decisions(hf, run) == ["accepted_journaled_before_apply"]
         # The triple of the hook, then the call that was not made.
         assert (await kinds(hf, run))[1:] == [
             "hook",

@@ -32,8 +32,8 @@ Mood = Literal["working", "asking", "waiting"]
 class Plan(Protocol):
     """The effects a run was approved for as a whole."""
 
-    def take(self, name: str, request: str) -> bool:
-        """Use up one planned call; False when there is none like it left."""
+    def take(self, name: str, arguments: str) -> bool:
+        """Use up one planned call, by the digest of its arguments; False when there is none like it left."""
         ...
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from holdfast.contracts import Json, PlannedEffect
+from holdfast.contracts import EffectStatus, Json, PlannedEffect
+from holdfast.gate.past import Pasts
 
 _DEPTH = 8
 _BLANK: dict[str, Json] = {
@@ -60,9 +61,16 @@ class ApprovedPlan:
         self.id = plan_id
         self._left = Counter((one.name, one.request_digest) for one in effects)
 
-    def take(self, name: str, request: str) -> bool:
-        """Use up one planned call; False when there is none like it left."""
-        if self._left[name, request] <= 0:
+    def take(self, name: str, arguments: str) -> bool:
+        """Use up one planned call, by the digest of its arguments; False when there is none like it left."""
+        if self._left[name, arguments] <= 0:
             return False
-        self._left[name, request] -= 1
+        self._left[name, arguments] -= 1
         return True
+
+    def took(self, pasts: Pasts) -> None:
+        """Use up what a run that is taken up again has called before."""
+        for past in pasts.calls.values():
+            status = None if past.result is None else past.result.terminal_status
+            if past.intent is not None and status is not EffectStatus.DENIED_BEFORE_EXECUTION:
+                self.take(past.name, past.arguments)

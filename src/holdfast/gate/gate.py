@@ -120,7 +120,7 @@ class Gate:
         passing = Passing(executor, arguments, request, body, ruling)
         if body.ref.size > ruling.limits.max_request_bytes:
             raise Refused(too_large(crossing.name, body.ref.size, ruling.limits), kind="ValueError")
-        instead = self._planned(crossing, passing)
+        instead = self._planned(crossing, passing, wanted)
         if instead is not None:
             return instead
         await self._approve(crossing, passing, wanted)
@@ -171,15 +171,13 @@ class Gate:
             )
         )
 
-    def _planned(self, crossing: Crossing, passing: Passing) -> Outcome | None:
+    def _planned(self, crossing: Crossing, passing: Passing, wanted: Risk | None) -> Outcome | None:
         """What a dry run does in place of a call that is more than a read."""
         ruling, dry = passing.ruling, crossing.desk.dry
-        if dry is not None:
-            reads = passing.capability.side_effect in HARMLESS
-            if not reads or ruling.verdict is not Verdict.ALLOW:
-                dry.append(_planned_effect(crossing, passing))
-                if ruling.verdict is not Verdict.DENY:
-                    return _pretended(crossing, passing)
+        if dry is not None and not _free(passing, wanted):
+            dry.append(_planned_effect(crossing, passing, wanted))
+            if ruling.verdict is not Verdict.DENY:
+                return _pretended(crossing, passing)
         if ruling.verdict is Verdict.DENY:
             raise Refused(denied(crossing.name, ruling), rules=ruling.rule_ids)
         return None
@@ -187,9 +185,9 @@ class Gate:
     async def _approve(self, crossing: Crossing, passing: Passing, wanted: Risk | None) -> None:
         """A plan, a grant, or a person; nobody, where policy says so and no hook wants more."""
         plan, ruling, capability = crossing.desk.plan, passing.ruling, passing.capability
-        if plan is not None and capability.side_effect not in HARMLESS:
-            if not plan.take(crossing.name, passing.request):
-                raise Refused(not_in_plan(crossing.name))
+        if plan is not None and not _free(passing, wanted):
+            if not plan.take(crossing.name, passing.body.ref.digest):
+                raise Refused(not_in_plan(crossing.name), rules=ruling.rule_ids)
             return
         asked = crossing.past.approval if crossing.past is not None else None
         if ruling.verdict is not Verdict.ASK and wanted is None and asked is None:
@@ -314,15 +312,24 @@ def _as_asked(crossing: Crossing, executor: Executor | None) -> dict[str, Json]:
     return {"args": [*crossing.args], "kwargs": dict(crossing.kwargs)}
 
 
-def _planned_effect(crossing: Crossing, passing: Passing) -> PlannedEffect:
+def _free(passing: Passing, wanted: Risk | None) -> bool:
+    """Whether a call is one that a dry run makes, and a plan need not name: a read that nobody is asked about."""
+    allowed = passing.ruling.verdict is Verdict.ALLOW and wanted is None
+    return allowed and passing.capability.side_effect in HARMLESS
+
+
+def _planned_effect(crossing: Crossing, passing: Passing, wanted: Risk | None) -> PlannedEffect:
+    verdict = passing.ruling.verdict
+    if verdict is Verdict.ALLOW and wanted is not None:
+        verdict = Verdict.ASK
     return PlannedEffect(
         ordinal=crossing.ordinal,
         name=crossing.name,
         arguments=passing.arguments,
         side_effect=passing.capability.side_effect,
-        verdict=passing.ruling.verdict.value,
+        verdict=verdict.value,
         rule=passing.ruling.rule_id,
-        request_digest=passing.request,
+        request_digest=passing.body.ref.digest,
     )
 
 

@@ -174,6 +174,8 @@ class Runner:
         limits = session.limits_of(found.request)
         story = self._story(found.request, limits, actor=found.actor, run_id=run_id)
         plan = await approved_plan(session.services.journal, found.request, used_by=run_id)
+        if plan is not None:
+            plan.took(found.pasts)
         desk = await self._desk(story, plan, actor=found.actor)
         desk.responses = found.pasts.responses
         session.open_run = run_id
@@ -274,12 +276,10 @@ class Runner:
         """Drive a run to its end, or to where it waits."""
         session = self._session
         self._drive, self._run_id = drive, story.run_id
-        fresh = not story.told
         resumed = drive.desk.begun
         late = asyncio.get_running_loop().call_later(LATE, drive.desk.tell)
         try:
             if not resumed:
-                if fresh:
                 await session.services.gate.guards.run_starts(drive.desk)
             end = await drive.go(begin(), reopened=reopened)
         except CancelRequested:
