@@ -62,9 +62,9 @@ class Tally:
                 self.died[_shown(target, place)] += 1
         self.doubts += int(str(said["doubts"]))
 
-    def join(self, other: "Tally") -> None:
-        """Count what another has counted."""
-        self.died += other.died
+    def join(self, other: "Tally", name: str) -> None:
+        """Count what another has counted, under a name."""
+        self.died += Counter({f"{name}, {place}": n for place, n in other.died.items()})
         self.missed += other.missed
         self.failed += other.failed
         self.doubts += other.doubts
@@ -203,7 +203,7 @@ def matrix(name: str, options: argparse.Namespace) -> Tally:
             f" at {len(tally.died)} points, {len(tally.missed)} not met, {tally.doubts} doubts",
             flush=True,
         )
-        total.join(tally)
+        total.join(tally, kind)
     return total
 
 
@@ -219,7 +219,7 @@ def main() -> None:
     load(str(Path(story.__file__).with_name("world.py")))  # once, for all that are forked
     total = Tally()
     for name in options.tales:
-        total.join(matrix(name, options))
+        total.join(matrix(name, options), name)
     if total.failed:
         raise SystemExit("\n".join(["FAILED:", *total.failed]))
     print(

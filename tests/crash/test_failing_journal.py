@@ -1,7 +1,6 @@
 """The story with a journal that fails at each of its writes: no act without a record, and the same end afterwards."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from holdfast.journal.sqlite import SqliteJournal
 from holdfast.testing import FaultyJournal
 from holdfast.testing.faults import full
 
-WRITES = 20
-"""As many writes as the story makes; `test_the_story_makes_so_many_writes` says when this is wrong."""
+WRITES = 22
+"""The story makes about so many; `test_no_write_is_left_out` says when this is too few."""
 
 
 class PostsFail(FaultyJournal):
@@ -59,9 +58,7 @@ def open_journal(folder: Path, generation: int) -> SqliteJournal:
 async def in_trouble(folder: Path, journal: FaultyJournal, *, tries: int) -> int:
     """Go on with the story, in one process, until it ends or was tried so often; how often it failed."""
     failures = 0
-    with suppress(
-        HoldfastError
-    ):  # what could not be written is also told when the runtime is closed
+    try:
         async with story.opened(journal, folder) as hf:
             for _ in range(tries):
                 try:
@@ -72,6 +69,8 @@ async def in_trouble(folder: Path, journal: FaultyJournal, *, tries: int) -> int
                     story.demand(why.code in ("JOURNAL_FULL", "JOURNAL_IO", "STALE_POSITION"), why)
                     failures += 1
                 await story.check_intents(journal.inner, folder)
+    except* JournalError:
+        pass  # what could not be written is also told when the runtime is closed
     return failures
 
 
@@ -82,33 +81,42 @@ async def healthy(folder: Path) -> None:
     await journal.close()
 
 
-async def test_the_story_makes_so_many_writes(tmp_path: Path):
-    journal = FaultyJournal(open_journal(tmp_path, 0), fail_at=0)
-    assert await in_trouble(tmp_path, journal, tries=1) == 0
-    await journal.close()
-    # With every write counted, the last ones are those of the check and of closing.
-    assert WRITES <= journal.appends <= WRITES + 4
+async def test_no_write_is_left_out(tmp_path: Path) -> None:
+    inner = open_journal(tmp_path, 0)
+    journal = FaultyJournal(inner, fail_at=0)
+    async with story.opened(journal, tmp_path) as hf:
+        await story.Guide(hf, tmp_path).go_on()
+        assert journal.appends <= WRITES
+    await inner.close()
 
 
 @pytest.mark.parametrize("number", range(1, WRITES + 1))
-async def test_one_write_fails_and_the_process_goes_on(tmp_path: Path, number: int):
-    """The first try fails, the second is made in the same process, with the same runtime."""
-    for after in (False, True):
-        folder = tmp_path / str(after)
-        folder.mkdir()
-        inner = open_journal(folder, 0)
-        journal = FaultyJournal(inner, fail_at=number, after=after, failure=full())
-        assert await in_trouble(folder, journal, tries=3) <= 1
-        await inner.close()
-        await healthy(folder)
+async def test_one_write_fails_and_the_process_goes_on(tmp_path: Path, number: int) -> None:
+    """The first try fails, the next is made in the same process, with the same runtime."""
+    inner = open_journal(tmp_path, 0)
+    journal = FaultyJournal(inner, fail_at=number, after=False, failure=full())
+    failures = await in_trouble(tmp_path, journal, tries=3)
+    assert failures == 1
+    await inner.close()
+    await healthy(tmp_path)
 
 
 @pytest.mark.parametrize("number", range(1, WRITES + 1, 2))
-async def test_every_write_fails_from_one_on(tmp_path: Path, number: int):
+async def test_one_write_lands_and_nobody_hears_of_it(tmp_path: Path, number: int) -> None:
+    inner = open_journal(tmp_path, 0)
+    journal = FaultyJournal(inner, fail_at=number, after=True, failure=full())
+    failures = await in_trouble(tmp_path, journal, tries=3)
+    assert failures == 1
+    await inner.close()
+    await healthy(tmp_path)
+
+
+@pytest.mark.parametrize("number", range(2, WRITES + 1, 3))
+async def test_every_write_fails_from_one_on(tmp_path: Path, number: int) -> None:
     inner = open_journal(tmp_path, 0)
     failure = JournalError("JOURNAL_IO", "The disk does not answer.")
     journal = FaultyJournal(inner, fail_at=number, failure=failure, dead=True)
-    await in_trouble(tmp_path, journal, tries=2)
+    assert await in_trouble(tmp_path, journal, tries=2) == 2
     await inner.close()
     await healthy(tmp_path)
 
@@ -117,9 +125,9 @@ async def test_every_write_fails_from_one_on(tmp_path: Path, number: int):
 @pytest.mark.parametrize("number", range(1, 5))
 async def test_what_is_handed_in_without_waiting_is_not_written(
     tmp_path: Path, number: int, late: bool
-):
+) -> None:
     inner = open_journal(tmp_path, 0)
     journal = PostsFail(inner, fail_at=number, late=late)
-    await in_trouble(tmp_path, journal, tries=3)
+    assert await in_trouble(tmp_path, journal, tries=3) >= 1
     await inner.close()
     await healthy(tmp_path)

@@ -10,7 +10,9 @@ import anyio
 import holdfast
 from holdfast import Context, RunResult, capability
 from holdfast.capabilities.declare import Declared
-from holdfast.journal import Journal
+from holdfast.errors import JournalError
+from holdfast.journal import Journal, MemoryJournal
+from holdfast.testing import FaultyJournal
 
 ASKS_NOT = {"policy": {"rules": [{"id": "all", "then": "allow"}]}}
 """A configuration in which nobody is asked."""
@@ -131,3 +133,28 @@ async def until(look: Callable[[], Awaitable[T]], fine: Callable[[T], bool]) -> 
 def later(hf: holdfast.Runtime, ms: int = 2 * 86_400_000) -> None:
     """Let approvals and grants of a runtime believe that it is later than it is; default: past any deadline."""
     hf.approvals.now = lambda: time.time_ns() // 1_000_000 + ms
+
+
+FAILURE = JournalError("JOURNAL_IO", "The disk is gone.")
+
+
+class FailsAt(FaultyJournal):
+    """Fails, from the first record of one kind on, before anything of it is written."""
+
+    def __init__(self, journal: MemoryJournal, kind: str, nth: int = 1) -> None:
+        super().__init__(journal, fail_at=0)
+        self._kind, self._left = kind, nth
+
+    async def append(self, stream: str, records: Any, **terms: Any) -> Any:
+        if self._left <= 0 or self._is_it(records):
+            raise FAILURE
+        return await self.inner.append(stream, records, **terms)
+
+    def post(self, stream: str, make: Callable[[], Any], **terms: Any) -> None:
+        if self._left <= 0 or self._is_it(make()):
+            raise FAILURE
+        self.inner.post(stream, make, **terms)
+
+    def _is_it(self, records: Any) -> bool:
+        self._left -= any(draft.kind == self._kind for draft in records)
+        return self._left <= 0

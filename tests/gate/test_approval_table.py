@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.gate.support import CAUGHT, World, answers, approve, kinds, later, parked, said
+from tests.gate.support import CAUGHT, FailsAt, World, answers, approve, kinds, later, parked, said
 
 import holdfast
 from holdfast import ApprovalDecision, Decision, RunResult
@@ -443,31 +443,6 @@ async def test_cancelled_after_the_answer_and_before_its_use() -> None:
 
 
 # -- the journal fails --------------------------------------------------------------------------------
-
-
-FAILURE = JournalError("JOURNAL_IO", "The disk is gone.")
-
-
-class FailsAt(FaultyJournal):
-    """Fails, from the first record of one kind on, before anything of it is written."""
-
-    def __init__(self, journal: MemoryJournal, kind: str, nth: int = 1) -> None:
-        super().__init__(journal, fail_at=0)
-        self._kind, self._left = kind, nth
-
-    async def append(self, stream: str, records: Any, **terms: Any) -> Any:
-        if self._left <= 0 or self._is_it(records):
-            raise FAILURE
-        return await self.inner.append(stream, records, **terms)
-
-    def post(self, stream: str, make: Callable[[], Any], **terms: Any) -> None:
-        if self._left <= 0 or self._is_it(make()):
-            raise FAILURE
-        self.inner.post(stream, make, **terms)
-
-    def _is_it(self, records: Any) -> bool:
-        self._left -= any(draft.kind == self._kind for draft in records)
-        return self._left <= 0
 
 
 async def broken(

@@ -85,6 +85,21 @@ def _ended(said: dict[str, Any], record: Record) -> str:
     return " · ".join(filter(None, parts))
 
 
+def _effect_ended(said: dict[str, Any]) -> str:
+    parts = [said["terminal_status"], said.get("resolved")]
+    if "error" in said:
+        parts.append(f"{said['error']['code']}: {said['error']['message']}")
+    return " · ".join(filter(None, parts))
+
+
+def _decided(decision: dict[str, Any]) -> str:
+    by = f" by {decision['actor']}" if decision.get("actor") else ""
+    why = f" · {decision['reason']}" if decision.get("reason") else ""
+    return f"{decision['decision']}{by}{why}"
+
+
+_FROM = {"state": "parked state", "replay": "code and the recorded results"}
+
 _SAID: dict[str, Callable[[dict[str, Any], Record], str]] = {
     "session_created": lambda said, _: f"{said['language']} · {said['engine']}",
     "session_state": lambda said, record: f"{_content(record, 'state')} · {said['engine']}",
@@ -96,7 +111,22 @@ _SAID: dict[str, Callable[[dict[str, Any], Record], str]] = {
     "code_validated": lambda said, _: f"{said['status']} · session {said['session_id']}",
     "content_erased": lambda said, _: f"{said['digest'][:12]} · {said['reason']}",
     "effect_intent": lambda said, _: f"{said['kind']} · {said['name']}",
-    "effect_result": lambda said, _: said["status"],
+    "effect_attempt": lambda said, _: f"attempt {said['attempt']} · {said['reason']}",
+    "effect_released": lambda said, _: f"attempt {said['attempt']} may be made",
+    "effect_result": lambda said, _: _effect_ended(said),
+    "effect_seen": lambda said, _: "rewritten by a hook" if said["rewritten"] else "as it was",
     "approval_requested": lambda said, _: f"{said['tool']} · {said['summary']}",
-    "approval_responded": lambda said, _: said["decision"]["decision"],
+    "approval_responded": lambda said, _: _decided(said["decision"]),
+    "approval_refused": lambda said, _: f"{_decided(said['decision'])} · {said['reason_code']}",
+    "approval_ended": lambda said, _: f"{said['status']} · {said['reason_code']}",
+    "approval_settled": lambda said, _: f"{said['status']} · {said['reason_code']}",
+    "approval_preapproved": lambda said, _: said["grant_id"],
+    "grant_given": lambda said, _: f"{said['tool']} · up to {said['risk']} risk",
+    "grant_revoked": lambda said, _: f"{said['id']} · {said['reason']}",
+    "session_opened": lambda said, _: ", ".join(said["setup"].get("capabilities", ())),
+    "run_parked": lambda said, _: f"{said['status']} · {said['error']['message']}",
+    "run_resumed": lambda said, _: f"{said['reason']} · from the {_FROM[said['how']]}",
+    "run_cancel_requested": lambda said, _: f"{said['run']} · {said['mode']}",
+    "plan_made": lambda said, _: f"{said['id']} · session {said['session_id']}",
+    "plan_decided": lambda said, _: f"{said['id']} · {_decided(said['decision'])}",
 }

@@ -9,12 +9,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anyio
+
 from holdfast.cli import _output
+from holdfast.contracts import Record
+from holdfast.journal import Journal
+from holdfast.runtime import Settings, wiring
+
+BOOK = "HOLDFAST_DEMO_BOOK"
+"""Where the capabilities of the demo find the shop's book."""
 
 PATIENCE = 60
 """Seconds that one command of the demo may take."""
@@ -51,7 +60,8 @@ class Stage:
             (folder / name).mkdir(mode=0o700)
         own = {"HOLDFAST_HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
         kept = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
-        self._environment = {**kept, **own}
+        self.book = folder / "shop.db"
+        self._environment = {**kept, **own, BOOK: str(self.book)}
 
     def play(self, title: str, scene: Callable[[Stage], None]) -> None:
         """Play one scene; whatever goes wrong in it is a check that does not hold."""
@@ -104,20 +114,65 @@ class Stage:
         self.scenes[-1].commands[-1]["exit_code"] = process.returncode
         return Done(process.returncode, process.pid, json.loads(output))
 
-    def start(self, *arguments: str, told: bool = True) -> subprocess.Popen[bytes]:
-        """Start `holdfast` in a process of its own."""
+    def start(
+        self, *arguments: str, told: bool = True, talk: bool = False, **env: str
+    ) -> subprocess.Popen[bytes]:
+        """Start `holdfast` in a process of its own; with `talk`, one that is spoken to."""
         command = f"holdfast {shlex.join(arguments)}"
         self.scenes[-1].commands.append({"command": command})
         if told:
             self.say("   $ " + command.replace("\n", "\n     "), "cyan")
+        pipe = subprocess.PIPE if talk else subprocess.DEVNULL
+        return self._process(*arguments, *([] if talk else ["--json"]), stdin=pipe, **env)
+
+    def _process(self, *arguments: str, stdin: int, **env: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *arguments, "--json"],
+            [sys.executable, "-m", "holdfast", *arguments],
             cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
+            env={**self._environment, **env},
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+
+    def blocks(self, *blocks: str) -> list[dict[str, Any]]:
+        """Say several blocks of code to one `holdfast repl`; what each of them gave."""
+        self.scenes[-1].commands.append({"command": "holdfast repl"})
+        self.say("   $ holdfast repl", "cyan")
+        process = self._process("repl", "--json", stdin=subprocess.PIPE)
+        try:
+            text = "".join(f"{block}\n\n" for block in blocks)
+            output, _ = process.communicate(text.encode(), timeout=PATIENCE)
+        finally:
+            kill(process)
+        self.scenes[-1].commands[-1]["exit_code"] = process.returncode
+        return [json.loads(line) for line in output.splitlines()]
+
+    def rows(self, projection: str, **wanted: object) -> list[dict[str, Any]]:
+        """What the journal has, looked up without another process."""
+        return anyio.run(self._rows, projection, wanted)
+
+    def records(self, session: str, kind: str | None = None) -> list[Record]:
+        """The records of a session, looked up without another process."""
+        return anyio.run(self._records, session, kind)
+
+    @asynccontextmanager
+    async def _journal(self) -> AsyncGenerator[Journal]:
+        settings = Settings.load({"journal": {"url": f"sqlite:///{self.folder}/home/journal.db"}})
+        journal = wiring.open_journal(settings, read_only=True)
+        try:
+            yield journal
+        finally:
+            await journal.close()
+
+    async def _rows(self, projection: str, wanted: dict[str, object]) -> list[dict[str, Any]]:
+        async with self._journal() as journal:
+            rows: list[dict[str, Any]] = [row.value for row in await journal.rows(projection)]
+        return [row for row in rows if all(row[name] == wanted[name] for name in wanted)]
+
+    async def _records(self, session: str, kind: str | None) -> list[Record]:
+        async with self._journal() as journal:
+            return [one async for one in journal.read(session) if kind in (None, one.kind)]
 
     def as_json(self) -> list[dict[str, Any]]:
         """What was played."""
@@ -129,5 +184,6 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from holdfast.cli import _story_effects as effects
 from holdfast.cli._stage import PATIENCE, Done, Stage, kill
 
 SESSION = ("--session-id", "shop")
@@ -35,12 +36,13 @@ def a_box(stage: Stage) -> None:
 
 def no_way_out(stage: Stage) -> None:
     """What code can't reach."""
-    for what, code in DENIED:
-        done = stage.holdfast("run", "-e", code)
-        error = done.said["error"]
+    told = stage.blocks(*(code for _, code in DENIED))
+    for (what, code), done in zip(DENIED, told, strict=True):
+        error = done["error"]
+        stage.say(f"   >>> {code}", "cyan")
         stage.say(f"     {error['code']}: {error['message']}", "dim")
         refused = error["code"] in ("PERMISSION_DENIED", "UNSUPPORTED_FEATURE")
-        stage.check(f"{what}: refused", refused and done.code == 1)
+        stage.check(f"{what}: refused", refused)
 
 
 def another_process(stage: Stage) -> None:
@@ -66,12 +68,12 @@ def killed(stage: Stage) -> None:
     """A process dies in the middle of a run."""
     code = 'basket["tea"] = 1000\nwhile True: pass'
     patient = ("--limit", "cpu_ms=60000", "--limit", "wall_ms=60000")
-    before = len(_records(stage, "run_started"))
+    before = len(stage.records("shop", "run_started"))
     victim = stage.start("run", *SESSION, *patient, "-e", code)
     try:
         deadline = time.monotonic() + PATIENCE
-        while len(_records(stage, "run_started")) == before and time.monotonic() < deadline:
-            time.sleep(0.05)
+        while len(stage.records("shop", "run_started")) == before and time.monotonic() < deadline:
+            time.sleep(0.02)
         stage.check("the start of the run is on record, its end is not", victim.poll() is None)
         workers = _descendants(victim.pid)
     finally:
@@ -88,19 +90,17 @@ def killed(stage: Stage) -> None:
     stage.say(
         f"   ({waited:.1f} s: a dead process's claim on its session runs out by itself)", "dim"
     )
-    last = _records(stage, "run_failed")[-1]
-    told = last["payload"]["error"]["code"] == "INTERRUPTED"
+    last: Any = stage.records("shop", "run_failed")[-1].payload["error"]
+    told = last["code"] == "INTERRUPTED"
     stage.check("the run that died is on record as interrupted, not as done", told)
 
 
 def on_record(stage: Stage) -> None:
     """The journal tells all of it."""
     from holdfast.cli._records import table
-    from holdfast.contracts import Record
 
-    shown = stage.holdfast("journal", "show", *SESSION)
-    records = [Record.model_validate(one) for one in shown.said["items"]]
-    stage.show(table(records, stage.width))
+    stage.say("   $ holdfast journal show --session-id orders", "cyan")
+    stage.show(table(stage.records("orders"), stage.width))
     proof = stage.holdfast("journal", "verify")
     stage.say(f"     {proof.said['records']} records, root {proof.said['root']}", "dim")
     stage.check("every record follows from the one before it", proof.said["ok"] and proof.code == 0)
@@ -112,7 +112,7 @@ def one_byte(stage: Stage) -> None:
 
     copy = stage.folder / "copy.db"
     stage.holdfast("journal", "backup", str(copy))
-    target = _records(stage, "run_completed")[-1]["seq"]
+    target = stage.records("shop", "run_completed")[-1].seq
     flip_a_byte(copy, target)
     stage.say(
         f"   (one bit of record {target} in the copy is flipped behind holdfast's back)", "dim"
@@ -136,6 +136,9 @@ SCENES = (
     ("What it knows outlives the process", another_process),
     ("A loop that never ends, ends", endless_loop),
     ("A process is killed in the middle of a run", killed),
+    ("A call waits for a person, and its process is killed", effects.waits),
+    ("A process dies in the middle of a call", effects.in_doubt),
+    ("Nothing was done twice", effects.never_twice),
     ("All of it is on record", on_record),
     ("Nobody changes the record unnoticed", one_byte),
 )
@@ -152,12 +155,6 @@ def _tell(stage: Stage, done: Done) -> None:
 
 def _is_three(done: Done) -> bool:
     return done.code == 0 and done.said["result"] == 3
-
-
-def _records(stage: Stage, kind: str) -> list[dict[str, Any]]:
-    asked = ("journal", "show", *SESSION, "--kind", kind)
-    found: list[dict[str, Any]] = stage.holdfast(*asked, told=False).said["items"]
-    return found
 
 
 # -- processes, where /proc tells about them ----------------------------------------------------------

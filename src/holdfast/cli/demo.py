@@ -8,6 +8,9 @@ PROVEN = (
     "Code an agent wrote runs in a box without files, network, clock or environment.",
     "Its variables and functions live in the journal, not in a process.",
     "A loop is stopped, a process is killed: the session goes on from what is on record.",
+    "A call that needs a person waits in no process; once answered, the code goes on in the same iteration.",
+    "A call nobody knows the end of is named, and done again only if a person says so.",
+    "Nothing was done twice: no payment, no shipment, no question, by the shop's own book.",
     "Whatever ran is on record; a changed byte is found, an erased body leaves the proof intact.",
 )
 

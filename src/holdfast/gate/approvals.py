@@ -44,9 +44,17 @@ _SHOWN = 80
 class Approvals:
     """What waits for a person. `hf.approvals` of an open runtime."""
 
-    def __init__(self, journal: Journal, *, now: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        now: Callable[[], int] | None = None,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        """`redact` takes secrets out of what people write."""
         self._journal = journal
         self.now = now or _now
+        self._redact = redact
 
     async def list(
         self, *, status: str = "pending", after: str = "", limit: int = 100
@@ -77,7 +85,7 @@ class Approvals:
             {
                 "decision": decision,
                 "reason_code": reason_code,
-                "reason": reason,
+                "reason": self._redact(reason) if reason else reason,
                 "actor": actor,
                 "via": via,
             },
@@ -150,8 +158,9 @@ class Approvals:
         via: str | None = None,
     ) -> dict[str, Any]:
         """Approve or deny a plan as a whole; an approved one is good for one run of its code."""
+        words = self._redact(reason) if reason else reason
         said = parse(
-            ApprovalDecision, {"decision": decision, "reason": reason, "actor": actor, "via": via}
+            ApprovalDecision, {"decision": decision, "reason": words, "actor": actor, "via": via}
         )
         if said.decision is Decision.APPROVED_FOR_SESSION:
             raise CallerError(

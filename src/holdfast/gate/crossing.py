@@ -101,7 +101,7 @@ class Desk:
         return begin()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would cost as much as all the rest of making one
 class Crossing:
     """A call on its way out."""
 
@@ -126,7 +126,7 @@ class Crossing:
         return effect_id(self.desk.run_id, self.ordinal)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What the code gets: a value, or an error."""
 

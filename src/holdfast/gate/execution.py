@@ -320,7 +320,8 @@ class Execution:
                 error = found.error or ErrorObject(
                     code="TOOL_ERROR", message=f"`{act.crossing.name}` did not happen."
                 )
-                return await self._failed(act, error, None, resolved="reconciled")
+                clean = redacted(self._redactor, error)
+                return await self._failed(act, clean, None, resolved="reconciled")
             case "not_started":
                 return "not_started"
             case "unknown" if not act.careful:
@@ -359,7 +360,7 @@ class Execution:
             EffectResult,
             effect_id=crossing.effect_id,
             terminal_status=status,
-            external_operation_id=context.external_id,
+            external_operation_id=self._external(context),
             error=error,
             raised=kind,
             attempt=context.attempt if context.attempt > 1 else None,
@@ -375,6 +376,10 @@ class Execution:
             desk.post([*act.before, draft])
         else:
             await desk.append([draft], durable=act.careful)
+
+    def _external(self, context: Context) -> str | None:
+        name = context.external_id
+        return None if name is None else self._redactor.text(name)
 
     def _settle(self, act: Act) -> Reserved | None:
         reserved, desk = act.passing.reserved, act.crossing.desk

@@ -8,7 +8,7 @@ from dataclasses import replace
 from holdfast.contracts import Draft, ErrorObject, Json, Risk
 from holdfast.contracts.hook import HookPoint
 from holdfast.contracts.hook_response import HookResponse, Note, Refusal
-from holdfast.errors import ModelError
+from holdfast.errors import CallerError, ModelError
 from holdfast.gate._hook_firing import Consider, Fired
 from holdfast.gate._hook_view import View, apply, guard
 from holdfast.gate._refusals import hook_denied, try_again
@@ -18,6 +18,7 @@ from holdfast.gate.executor import Executor
 from holdfast.gate.hooks import Hooks
 from holdfast.gate.limits import check_request, check_response
 from holdfast.gate.past import stored_json
+from holdfast.gate.redact import Redactor
 from holdfast.journal import Journal
 
 _P = HookPoint
@@ -30,9 +31,10 @@ HOOKS = "holdfast:hooks"
 class Guards:
     """Asks the hooks at each point of the gate."""
 
-    def __init__(self, journal: Journal, hooks: Hooks) -> None:
+    def __init__(self, journal: Journal, hooks: Hooks, redactor: Redactor) -> None:
         self._journal = journal
         self._hooks = hooks
+        self._redactor = redactor
 
     async def before(
         self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]
@@ -161,6 +163,7 @@ class Guards:
             session_id=desk.session_id,
             subject=desk.run_id,
             record=record,
+            consider=self._considered(None),
         )
         refusal = fired.denied
         if refusal is not None:
@@ -187,7 +190,7 @@ class Guards:
             session_id=desk.session_id,
             subject=crossing.effect_id,
             record=record,
-            consider=consider,
+            consider=self._considered(consider),
             restored=await self._restored(crossing, point),
         )
         refusal = fired.denied
@@ -198,6 +201,21 @@ class Guards:
                 code, summary = said.code, said.summary
             raise hook_denied(crossing.name, fired.denied_by or "", code, summary)
         return fired
+
+    def _considered(self, consider: Consider | None) -> Consider:
+        """Answers are recorded, so one that holds a secret is refused before anything else is looked at."""
+
+        def considered(view: View, response: HookResponse) -> View:
+            said = response.model_dump(mode="json")
+            if self._redactor.json(said) != said:
+                raise CallerError(
+                    "HOOK_INVALID",
+                    "The hook's answer was refused: it holds the value of a secret.",
+                    hint="Give the secret to the capability that needs it.",
+                )
+            return (consider or apply)(view, response)
+
+        return considered
 
     async def _restored(self, crossing: Crossing, point: HookPoint) -> Mapping[str, HookResponse]:
         found: dict[str, HookResponse] = {}

@@ -74,7 +74,7 @@ async def open(
         key = wiring.state_key(settings)
         redactor = wiring.make_redactor(settings, secrets or {})
         rest.enter_context(wiring.redacted_logs(redactor))
-        approvals = Approvals(journal)
+        approvals = Approvals(journal, redact=redactor.text)
         policy = wiring.make_policy(settings)
         asked = await rest.enter_async_context(wiring.make_hooks(settings, hooks, journal))
         if asked.specs:

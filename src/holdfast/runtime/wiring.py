@@ -113,7 +113,7 @@ def make_gate(
         dispatcher = AskFunction(on_approval)
     elif said.command:
         dispatcher = AskCommand(said.command)
-    guards = Guards(journal, hooks)
+    guards = Guards(journal, hooks, redactor)
     broker = Broker(approvals, dispatcher, inbox=said.inbox, grant_ms=said.grant_ms)
     asking = Asking(approvals, broker, guards, timeout_ms=said.timeout_ms)
     return Gate(

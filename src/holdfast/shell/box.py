@@ -62,7 +62,7 @@ class Ran:
     """Whether what the code changed so far stays. If not, the box is dead: close it and open another."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Wanted:
     """A call out of the box that only the host can answer."""
 
@@ -78,7 +78,7 @@ class Wanted:
     """Where in the code."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AtCall:
     """The code stands at a call. Answer with `Gave` or `Raised`; if it was declared awaited, also with `Later`."""
 
@@ -94,7 +94,7 @@ class AtAwait:
     awaits just now. Answering one of these is harmless: the code then stands here again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Gave:
     """The call gave a value."""
 

@@ -10,7 +10,7 @@ journal alone tells how the run went, and a replay goes the same way.
 
 from __future__ import annotations
 
-import math
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from time import monotonic
@@ -27,6 +27,9 @@ from holdfast.shell.box import AtAwait, AtCall, Box, Gave, Later, Raised, Ran, S
 CancelMode = Literal["now", "after_effect"]
 
 _T = TypeVar("_T")
+
+_WATCH_AGAIN = 0.05
+"""Seconds until a run whose time has run out is looked at again: something else is about to end it."""
 
 
 class Performs(Protocol):
@@ -107,6 +110,7 @@ class Drive:
     _unstarted: dict[int, Crossing] = field(default_factory=dict[int, Crossing])
     _inline: anyio.CancelScope | None = None
     _since: float | None = None
+    _watching: asyncio.TimerHandle | None = None
     _calls: TaskGroup | None = None
     _changed: anyio.Event = field(default_factory=anyio.Event)
     _failure: BaseException | None = None
@@ -119,6 +123,8 @@ class Drive:
         """
         found: Ran | Parked | None = None
         failure: Exception | None = None
+        # One timer for the whole run: a deadline for each call would cost more than the rest of it.
+        self._watch()
         with self._scope:
             # What is raised inside a task group comes out in a group: carry it out by hand.
             async with anyio.create_task_group() as calls:
@@ -134,6 +140,8 @@ class Drive:
                     failure = why
                 finally:
                     calls.cancel_scope.cancel()
+                    if self._watching is not None:
+                        self._watching.cancel()
         if failure is not None:
             raise failure
         if found is None:
@@ -141,12 +149,16 @@ class Drive:
         return found
 
     def request_cancel(self, mode: CancelMode) -> None:
-        """Stop now, or once the calls that are under way have ended."""
+        """Stop now, or once the calls that are under way have ended; none is started any more."""
         if self.cancel != "now":
             self.cancel = mode
-        if mode == "now":
-            self._scope.cancel()
+        self._stop_if_due()
         self._wake()
+
+    def _stop_if_due(self) -> None:
+        """Stop the code too, which may compute for ever."""
+        if self.cancel == "now" or (self.cancel is not None and not self._under_way()):
+            self._scope.cancel()
 
     def _take_up(self, stop: Stop) -> None:
         """Go on with what was under way when the run was parked."""
@@ -204,12 +216,12 @@ class Drive:
         """What `ready` gives, as soon as it does; `None` once nothing under way can change that."""
         while True:
             self._raise_failure()
-            if self.cancel is not None and not self._any_working():
-                raise CancelRequested
-            found = ready()
-            if found is not None:
+            if self.cancel is not None:
+                if not self._under_way():
+                    raise CancelRequested
+            elif (found := ready()) is not None:
                 return found
-            if not alone and not self._moving():
+            elif not alone and not self._moving():
                 return None
             await self._wait()
 
@@ -238,6 +250,10 @@ class Drive:
 
     def _any_working(self) -> bool:
         return any(errand.working for errand in self._live.values())
+
+    def _under_way(self) -> bool:
+        """Whether any call has been started and works."""
+        return any(e.working and e.id not in self._unstarted for e in self._live.values())
 
     def _parked(self) -> Parked:
         stuck = [errand for _, errand in sorted(self._live.items()) if errand.stuck]
@@ -297,6 +313,8 @@ class Drive:
 
     async def _get_going(self, *, last: Errand | None) -> None:
         """Make the calls that are not under way yet; one that is alone, right here."""
+        if self.cancel is not None:
+            return
         if len(self._live) == 1 and len(self._unstarted) == 1:
             ordinal, crossing = self._unstarted.popitem()
             if last is None or last.id == ordinal:
@@ -306,7 +324,7 @@ class Drive:
         self._start_all()
 
     def _start_all(self, *, but: Errand | None = None) -> None:
-        for ordinal in [*self._unstarted]:
+        for ordinal in [*self._unstarted] if self.cancel is None else ():
             if but is None or ordinal != but.id:
                 assert self._calls is not None
                 crossing = self._unstarted.pop(ordinal)
@@ -315,7 +333,7 @@ class Drive:
     async def _alone(self, errand: Errand, crossing: Crossing) -> None:
         """Make a call that nothing else is under way beside. If it waits for a person, it is left there."""
         self._since = monotonic()
-        inline = self._inline = anyio.CancelScope(deadline=self._deadline())
+        inline = self._inline = anyio.CancelScope()
         with inline:
             try:
                 self._ended(errand, await self.performs.perform(crossing))
@@ -334,15 +352,18 @@ class Drive:
         self._count()
         if now == "working":
             self._since = monotonic()
-            self._inline.deadline = self._deadline()
-        else:
-            self._since = None
-            self._inline.deadline = math.inf
-        if now == "waiting":
+        elif now == "waiting":
             self._inline.cancel()
 
-    def _deadline(self) -> float:
-        return anyio.current_time() + self.clock.left()
+    def _watch(self) -> None:
+        """Called by a timer: whether the run's time has run out while one call is under way, alone."""
+        spent = 0.0 if self._since is None else monotonic() - self._since
+        left = self.clock.left() - spent
+        if left <= 0 and self._inline is not None and self._since is not None:
+            self._inline.cancel()
+            return
+        loop = asyncio.get_running_loop()
+        self._watching = loop.call_later(max(left, _WATCH_AGAIN), self._watch)
 
     def _count(self) -> None:
         since, self._since = self._since, None
@@ -353,6 +374,8 @@ class Drive:
         errand.end = end
         if isinstance(end, Outcome):
             del self._live[errand.id]
+        if self.cancel is not None:
+            self._stop_if_due()
 
     async def _perform(self, errand: Errand, crossing: Crossing) -> None:
         try:

@@ -29,7 +29,7 @@ from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import Clock, Drive, Parked
 from holdfast.shell.replay import restore
 from holdfast.shell.services import Services, setup_of
-from holdfast.shell.story import failed, result_of
+from holdfast.shell.story import cleaned, failed, result_of
 
 
 class DryRun:
@@ -107,7 +107,8 @@ class DryRun:
             await pen.release()
         if isinstance(ran, Parked):
             raise InternalError("A dry run waits for somebody.")
-        result = result_of(plan_id, ran, None, drive.records(ran.calls))
+        told = result_of(plan_id, ran, None, drive.records(ran.calls))
+        result = cleaned(services.gate.redactor, told)
         await self._record(request, plan_id, planned, result)
         return result.model_copy(
             update={"plan": tuple(planned), "plan_id": plan_id, "run_id": None}

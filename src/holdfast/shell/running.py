@@ -25,6 +25,7 @@ from holdfast.contracts import (
     Diagnostic,
     Draft,
     ErrorObject,
+    ExternalCallRecord,
     RunRequest,
     RunResult,
     RunStatus,
@@ -37,13 +38,14 @@ from holdfast.gate.budgets import Ledger
 from holdfast.gate.crossing import Desk, Outcome
 from holdfast.gate.dryrun import ApprovedPlan
 from holdfast.gate.past import Pasts, pasts_of
+from holdfast.gate.redact import Redactor
 from holdfast.shell.box import AtAwait, AtCall, Box, Ran, Stop
 from holdfast.shell.drive import CancelMode, CancelRequested, Clock, Drive, Parked
 from holdfast.shell.plans import approved_plan
 from holdfast.shell.refusals import hook_stopped
 from holdfast.shell.snapshot import Snapshot, pack
 from holdfast.shell.standing import Standing, find_standing
-from holdfast.shell.story import Story, failed, result_of, was_cancelled
+from holdfast.shell.story import Story, cleaned, failed, result_of, was_cancelled
 
 if TYPE_CHECKING:
     from holdfast.shell.session import Session
@@ -117,6 +119,7 @@ class Runner:
                 if story is not None:
                     with anyio.CancelScope(shield=True):
                         await session.pen.append(story.cancelled(self._reason))
+                    session.limits = session.limits or story.session_limits
                 raise
             except CallerError as refusal:
                 if story is not None or refusal.status is None:
@@ -132,7 +135,7 @@ class Runner:
             return self._cancelled_result(story.run_id)
         if not isinstance(ran, Ran):
             raise InternalError("Code stands at a call that nobody gave it.")
-        result = result_of(story.run_id, ran, session.warning)
+        result = self._told(result_of(story.run_id, ran, session.warning))
         return await self._ended(story, ran, result, save=request.return_snapshot, durable=durable)
 
     async def _driven(
@@ -253,13 +256,15 @@ class Runner:
 
     async def look_for_cancel(self) -> None:
         """Whether somebody in another process wants the run stopped."""
-        drive = self._drive
-        if drive is None or self._run_id is None or not drive.desk.begun:
+        run_id, drive = self._run_id, self._drive
+        if run_id is None or (drive is None and self._plain is None):
             return
-        row = await self._session.services.journal.row("runs", self._run_id)
+        if drive is not None and not drive.desk.begun:
+            return
+        row = await self._session.services.journal.row("runs", run_id)
         mode = row.get("cancel") if row else None
-        if mode is not None and drive.cancel != mode and self._drive is drive:
-            self.cancel("now" if mode == "now" else "after_effect")
+        if mode is not None and (drive is None or drive.cancel != mode):
+            self.cancel("now" if mode == "now" else "after_effect", run_id)
 
     # -- to the end -----------------------------------------------------------------------------------
 
@@ -303,9 +308,9 @@ class Runner:
             return await self._park(story, drive, end)
         end = await self._may_complete(drive, end)
         calls = drive.records(end.calls)
-        result = result_of(story.run_id, end, session.warning, calls)
+        result = self._told(result_of(story.run_id, end, session.warning, calls))
         if drive.errands:
-            result = await self._settled(story, drive, result)
+            result = await self._settled(story, drive, result, end.calls)
         session.debt_ms += CALL_DEBT_MS * len(calls)
         return await self._ended(story, end, result, save=save, durable=durable)
 
@@ -321,11 +326,18 @@ class Runner:
             return hook_stopped(ErrorObject.of(failure))
         return ran
 
-    async def _settled(self, story: Story, drive: Drive, result: RunResult) -> RunResult:
+    async def _settled(
+        self,
+        story: Story,
+        drive: Drive,
+        result: RunResult,
+        own: Sequence[tuple[int, ExternalCallRecord]],
+    ) -> RunResult:
         """The run is over: nobody need answer what it asked, and what is in doubt is named."""
         if all(isinstance(errand.end, Outcome) for errand in drive.errands.values()):
             return result
-        await self._withdraw(story.run_id)
+        drive.pasts = await self._withdraw(story.run_id)
+        result = result.model_copy(update={"external_calls": drive.records(own)})
         return await self._naming_doubts(result)
 
     async def _naming_doubts(self, result: RunResult) -> RunResult:
@@ -367,8 +379,9 @@ class Runner:
         error = ErrorObject.of(failure)
         await self._withdraw(story.run_id)
         ran = hook_stopped(error)
-        result = result_of(story.run_id, ran, None, drive.records(()))
+        result = self._told(result_of(story.run_id, ran, None, drive.records(())))
         drive.desk.tell()
+        result = await self._naming_doubts(result)
         return await self._ended(story, ran, result, save=False, durable=durable)
 
     async def _cancelled(self, story: Story, drive: Drive) -> RunResult:
@@ -376,7 +389,7 @@ class Runner:
         session.pen.raise_failure()
         await session.drop()
         await session.services.gate.guards.run_cancelled(drive.desk)
-        await self._withdraw(story.run_id)
+        drive.pasts = await self._withdraw(story.run_id)
         await session.pen.append(story.cancelled(self._reason))
         session.limits = session.limits or story.session_limits
         session.open_run = None
@@ -393,13 +406,13 @@ class Runner:
             run_id=run_id,
         )
 
-    async def _withdraw(self, run_id: str) -> None:
-        """Nobody need answer any more, and nobody uses what was answered."""
+    async def _withdraw(self, run_id: str) -> Pasts:
+        """Nobody need answer any more, and nobody uses what was answered; the calls on record."""
         session, services = self._session, self._session.services
         await services.journal.flush()  # what was handed in is part of what we look at
         row: dict[str, Any] = await services.journal.row("runs", run_id) or {}
         if not row:
-            return  # it has not even started
+            return Pasts()  # it has not even started
         after = int(row["start_pos"])
         pasts = await pasts_of(services.journal, session.id, run_id, after=after)
         drafts: list[Draft] = []
@@ -412,6 +425,7 @@ class Runner:
                 )
         if drafts:
             await session.pen.append(drafts)
+        return pasts
 
     # -- parking --------------------------------------------------------------------------------------
 
@@ -421,7 +435,7 @@ class Runner:
         session.pen.raise_failure()
         row: dict[str, Any] = await session.services.journal.row("runs", story.run_id) or {}
         approvals, doubts = row.get("pending_approvals") or (), row.get("in_doubt") or ()
-        result = _standing_result(story.run_id, drive, parked, approvals, doubts)
+        result = self._told(_standing_result(story.run_id, drive, parked, approvals, doubts))
         said, bodies = await self._parked_state(drive, story)
         body = Body.of(result.model_dump_json().encode(), role="result", mime="application/json")
         record = RunParked.model_validate(
@@ -456,7 +470,7 @@ class Runner:
             sealed = pack(session.services.key, state)
         except HoldfastError:
             return {}, ()
-        progress = box.progress().model_dump_json().encode()
+        progress = self._redactor.bytes_(box.progress().model_dump_json().encode())
         bodies = (
             Body.of(sealed, role="state", mime="application/x-holdfast-state"),
             Body.of(progress, role="progress", mime="application/json"),
@@ -525,6 +539,13 @@ class Runner:
             clock=Clock(limits.wall_ms, used_ms / 1000),
             awaited=lambda name: awaited.get(name, False),
         )
+
+    @property
+    def _redactor(self) -> Redactor:
+        return self._session.services.gate.redactor
+
+    def _told(self, result: RunResult) -> RunResult:
+        return cleaned(self._redactor, result)
 
     def _tell(self, story: Story) -> None:
         """Hand in that a run has started. Called by a timer: what goes wrong is told to whoever runs next."""

@@ -132,7 +132,7 @@ class Runs:
             if why.code != "ILLEGAL_RECORD":
                 raise
             return await self.show(run_id)  # it has ended meanwhile
-        if not self._shell.cancel(session, mode=mode, run_id=run_id):
+        if not self._shell.cancel(session, mode=mode, run_id=run_id, reason=reason):
             await self._shell.abandon(session, run_id, wait_ms=wait_ms, reason=reason)
         return await self.show(run_id)
 

@@ -120,9 +120,11 @@ class Session:
         async with _Turn(self, wait_ms):
             await self.pen.append(drafts, durable=True)
 
-    def cancel(self, mode: CancelMode, run_id: str | None = None) -> bool:
+    def cancel(
+        self, mode: CancelMode, run_id: str | None = None, reason: str | None = None
+    ) -> bool:
         """Stop what runs here now; False when nothing does."""
-        return self._runner.cancel(mode, run_id)
+        return self._runner.cancel(mode, run_id, reason)
 
     async def destroy(self, *, wait_ms: int, reason: str = "asked") -> None:
         """End the session: nothing runs in it any more, and its bodies may be erased."""

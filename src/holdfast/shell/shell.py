@@ -183,10 +183,17 @@ class Shell:
         await self._make_room(session)
         return await live.resume(run_id, wait_ms=wait_ms, durable=durable, setup=_setup(setup))
 
-    def cancel(self, session: str, *, mode: CancelMode = "now", run_id: str | None = None) -> bool:
+    def cancel(
+        self,
+        session: str,
+        *,
+        mode: CancelMode = "now",
+        run_id: str | None = None,
+        reason: str | None = None,
+    ) -> bool:
         """Stop what runs in this process in a session; False when nothing does."""
         live = self._sessions.get(session)
-        return live is not None and live.cancel(mode, run_id)
+        return live is not None and live.cancel(mode, run_id, reason)
 
     async def abandon(
         self, session: str, run_id: str, *, wait_ms: int = 30_000, reason: str | None = None

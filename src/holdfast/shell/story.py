@@ -25,6 +25,7 @@ from holdfast.contracts.payload import (
     SessionCreated,
 )
 from holdfast.errors import HoldfastError
+from holdfast.gate.redact import Redactor
 from holdfast.shell.box import Ran
 
 
@@ -79,7 +80,7 @@ class Story:
         else:
             said = RunFailed(
                 status=ran.status,
-                error=ran.error,
+                error=result.error or ran.error,
                 result=body.ref.digest,
                 metrics=result.metrics,
                 state_kept=ran.state_kept,
@@ -176,6 +177,15 @@ def result_of(
         error=ran.error,
         run_id=run_id,
     )
+
+
+def cleaned(redactor: Redactor, result: RunResult) -> RunResult:
+    """The result without any secret that the code has put together by itself."""
+    if not redactor.names:
+        return result
+    told = result.model_dump(mode="json")
+    clean = redactor.json(told)
+    return result if clean is told else RunResult.model_validate(clean)
 
 
 def failed(error: HoldfastError) -> RunResult:

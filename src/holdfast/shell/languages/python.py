@@ -29,7 +29,7 @@ from holdfast.shell.box import (
 from holdfast.shell.confine import Launcher, confine, remove
 from holdfast.shell.languages._python_capture import Reading, read
 from holdfast.shell.languages._python_check import Checker, binds
-from holdfast.shell.languages._python_errors import Text, breached, explain
+from holdfast.shell.languages._python_errors import Text, explain
 from holdfast.shell.languages._python_inputs import check_inputs, rebinding
 from holdfast.shell.languages._python_live import Live
 from holdfast.shell.languages._python_pool import Pool, unavailable
@@ -231,10 +231,12 @@ class PythonBox:
                 return await self._live.session.dump()
         except (MontyError, TimeoutError) as why:
             self._usable, self._standing = False, None
-            if isinstance(why, MontyError):
-                error = explain(why, Text("", self.limits)).error
-            else:
-                error = breached("TIMEOUT_WALL", self.limits)
+            if isinstance(why, TimeoutError):
+                raise ModelError(
+                    "TIMEOUT_WALL",
+                    "The session's state can't be saved: its process does not answer.",
+                ) from None
+            error = explain(why, Text("", self.limits)).error
             raise ModelError(
                 error.code, f"The session's state can't be saved. {error.message}", hint=error.hint
             ) from None
