@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -87,11 +87,6 @@ class Stage:
         if self._out is not None:
             self._out.print(_output.visible(text), style=style)
 
-    def show(self, renderable: object) -> None:
-        """Show the audience something that is more than text."""
-        if self._out is not None:
-            self._out.print(renderable)
-
     @property
     def width(self) -> int:
         """Columns to fill."""
@@ -135,11 +130,12 @@ class Stage:
             stderr=subprocess.DEVNULL,
         )
 
-    def blocks(self, *blocks: str) -> list[dict[str, Any]]:
+    def repl(self, *blocks: str, options: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Say several blocks of code to one `holdfast repl`; what each of them gave."""
-        self.scenes[-1].commands.append({"command": "holdfast repl"})
-        self.say("   $ holdfast repl", "cyan")
-        process = self._process("repl", "--json", stdin=subprocess.PIPE)
+        command = shlex.join(["holdfast", "repl", *options])
+        self.scenes[-1].commands.append({"command": command})
+        self.say(f"   $ {command}", "cyan")
+        process = self._process("repl", "--json", *options, stdin=subprocess.PIPE)
         try:
             text = "".join(f"{block}\n\n" for block in blocks)
             output, _ = process.communicate(text.encode(), timeout=PATIENCE)

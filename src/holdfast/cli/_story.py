@@ -30,13 +30,13 @@ def a_box(stage: Stage) -> None:
         stage.say(f"   WARNING: {jail['what']}", "bold red")
         stage.say(f"   {jail['fix'] or ''}", "red")
     done = stage.holdfast("run", "-e", "result = sum(range(10))")
-    _tell(stage, done)
+    _tell(stage, done.said)
     stage.check("the code ran and gave 45", done.said["result"] == 45 and done.code == 0)
 
 
 def no_way_out(stage: Stage) -> None:
     """What code can't reach."""
-    told = stage.blocks(*(code for _, code in DENIED))
+    told = stage.repl(*(code for _, code in DENIED))
     for (what, code), done in zip(DENIED, told, strict=True):
         error = done["error"]
         stage.say(f"   >>> {code}", "cyan")
@@ -50,18 +50,20 @@ def another_process(stage: Stage) -> None:
     code = 'basket = {"tea": 2, "milk": 1}\ndef total(): return sum(basket.values())'
     first = stage.holdfast("run", *SESSION, "-e", code)
     second = stage.holdfast("run", *SESSION, "-e", "total()")
-    _tell(stage, second)
+    _tell(stage, second.said)
     pids = f"process {first.pid} is gone, process {second.pid}"
     stage.check(f"{pids} has its variables and functions", _is_three(second))
 
 
 def endless_loop(stage: Stage) -> None:
     """A runaway is stopped."""
-    done = stage.holdfast("run", *SESSION, "--limit", "cpu_ms=500", "-e", "while True: pass")
-    _tell(stage, done)
-    stage.check("stopped with TIMEOUT_CPU", done.said["error"]["code"] == "TIMEOUT_CPU")
-    after = stage.holdfast("run", *SESSION, "-e", "total()")
-    stage.check("the session is usable, and as it was before the loop", _is_three(after))
+    blocks, limited = ("while True: pass", "total()"), (*SESSION, "--limit", "cpu_ms=500")
+    done, after = stage.repl(*blocks, options=limited)
+    for block, said in zip(blocks, (done, after), strict=True):
+        stage.say(f"   >>> {block}", "cyan")
+        _tell(stage, said)
+    stage.check("stopped with TIMEOUT_CPU", done["error"]["code"] == "TIMEOUT_CPU")
+    stage.check("the session is usable, and as it was before the loop", after["result"] == 3)
 
 
 def killed(stage: Stage) -> None:
@@ -85,7 +87,7 @@ def killed(stage: Stage) -> None:
     started = time.monotonic()
     after = stage.holdfast("run", *SESSION, "-e", "total()")
     waited = time.monotonic() - started
-    _tell(stage, after)
+    _tell(stage, after.said)
     stage.check("the session goes on from what is on record", _is_three(after))
     stage.say(
         f"   ({waited:.1f} s: a dead process's claim on its session runs out by itself)", "dim"
@@ -97,10 +99,12 @@ def killed(stage: Stage) -> None:
 
 def on_record(stage: Stage) -> None:
     """The journal tells all of it."""
-    from holdfast.cli._records import table
+    from holdfast.cli._records import cells
 
     stage.say("   $ holdfast journal show --session-id orders", "cyan")
-    stage.show(table(stage.records("orders"), stage.width))
+    for record in stage.records("orders"):
+        seq, _, _, kind, _, what = cells(record)
+        stage.say(f"     {seq:>4}  {kind:<18}  {what}"[: stage.width], "dim")
     proof = stage.holdfast("journal", "verify")
     stage.say(f"     {proof.said['records']} records, root {proof.said['root']}", "dim")
     stage.check("every record follows from the one before it", proof.said["ok"] and proof.code == 0)
@@ -144,8 +148,7 @@ SCENES = (
 )
 
 
-def _tell(stage: Stage, done: Done) -> None:
-    said = done.said
+def _tell(stage: Stage, said: dict[str, Any]) -> None:
     took = f"{said['metrics']['duration_ms']} ms"
     if said["status"] == "ok":
         stage.say(f"     ok: {said['result']} ({took})", "dim")

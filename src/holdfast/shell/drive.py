@@ -395,7 +395,7 @@ class Drive:
         for ordinal, errand in self.errands.items():
             if isinstance(errand.end, Outcome):
                 lines[ordinal] = errand.end.record
-            elif ordinal not in lines:
+            elif ordinal not in lines and errand.stuck:  # any other was not made
                 lines[ordinal] = self._pending(errand)
         return tuple(lines[ordinal] for ordinal in sorted(lines))
 

@@ -14,7 +14,7 @@ the journal up to the first without a result. Both lead to the same place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -86,7 +86,7 @@ class Runner:
             if refusal.status is None:
                 raise
             return failed(refusal)
-        session.names |= session.boxes.binds(request.code)
+        session.reads(request.code)
         if session.toolbox.all() or session.services.gate.guards.runs:
             return await self._driven(request, limits, box, plan, durable=durable, actor=actor)
         return await self._undriven(request, limits, box, durable=durable)
@@ -196,7 +196,7 @@ class Runner:
 
     def _again(self, box: Box, found: Standing, limits: SessionLimits) -> Awaitable[Stop]:
         session = self._session
-        session.names |= session.boxes.binds(found.request.code)
+        session.reads(found.request.code)
         return box.run(
             found.request.code,
             inputs=found.request.inputs,

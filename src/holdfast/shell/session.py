@@ -65,8 +65,8 @@ class Session:
         self.toolbox: Toolbox = services.tools(services.setup)
         self.policy: Policy = services.policy.within(services.setup.rules)
         self.box: Box | None = None
-        self.names: set[str] = set()
-        """The variables and functions its code may have defined."""
+        self._names: set[str] = set()
+        self._unread: list[str] = []
         self.debt_ms = 0.0
         self.debt_runs = 0
         self.warning: Diagnostic | None = None
@@ -76,6 +76,22 @@ class Session:
         self._turn = anyio.Lock()
         self._state: str | None = None
         self._named: tuple[SessionLimits, Toolbox, Mapping[str, Call]] | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """The variables and functions its code may have defined."""
+        unread, self._unread = self._unread, []
+        for code in unread:
+            self._names |= self.boxes.binds(code)
+        return self._names
+
+    @names.setter
+    def names(self, names: set[str]) -> None:
+        self._names, self._unread = names, []
+
+    def reads(self, code: str) -> None:
+        """Take note of code that is about to run; what it defines is found out when somebody asks."""
+        self._unread.append(code)
 
     @property
     def boxes(self) -> Boxes:
@@ -227,6 +243,8 @@ class Session:
         if self.busy:
             await self.pen.renew()
             await self._runner.look_for_cancel()
+        elif self._unread and not self._turn.locked():
+            _ = self.names  # now that nobody waits for it
         elif self.pen.held and monotonic() - self.used > idle_after and not self._turn.locked():
             async with self._turn:
                 await self.pen.release()

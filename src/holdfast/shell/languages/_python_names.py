@@ -6,6 +6,7 @@ import ast
 import builtins
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.contracts import ErrorObject, Span
@@ -59,6 +60,7 @@ class _Todo(NamedTuple):
     called: bool = False
 
 
+@lru_cache(maxsize=256)
 def binds(code: str) -> frozenset[str]:
     """The top-level names that running the code may define; `*` among them says that it may define others, too."""
     tree = scope.parse(code)

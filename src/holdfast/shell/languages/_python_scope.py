@@ -22,6 +22,8 @@ def parse(code: str) -> ast.Module | None:
     if len(code) > MAX_CHARS:
         return None
     try:
+        if "\\" not in code:  # only escapes are remarked on, and silencing costs more than reading
+            return ast.parse(code)
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
