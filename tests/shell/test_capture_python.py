@@ -36,7 +36,9 @@ async def opened(boxes: PythonBoxes) -> AsyncGenerator[PythonBox]:
 
 
 async def run(box: PythonBox, code: str) -> Ran:
-    return await box.run(code, inputs={}, limits=LIMITS, names={})
+    ran = await box.run(code, inputs={}, limits=LIMITS, names={})
+    assert isinstance(ran, Ran)
+    return ran
 
 
 async def value(box: PythonBox, code: str) -> Json:

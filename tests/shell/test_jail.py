@@ -18,12 +18,21 @@ import pytest
 
 from holdfast.contracts import SessionLimits
 from holdfast.errors import OperatorError
-from holdfast.shell.box import Jail
+from holdfast.shell.box import Box, Jail, Ran
 from holdfast.shell.confine import bubblewrap, confine, remove
 from holdfast.shell.languages._python_process import innermost
 from holdfast.shell.languages.python import PythonBoxes
 
 LIMITS = SessionLimits()
+
+
+async def ran(box: Box, code: str) -> Ran:
+    """A run that calls nobody."""
+    done = await box.run(code, inputs={}, limits=LIMITS, names={})
+    assert isinstance(done, Ran)
+    return done
+
+
 MISSING = (
     "bubblewrap does not work here: install it (apt-get install bubblewrap), allow user namespaces"
 )
@@ -47,8 +56,7 @@ async def boxes(anyio_backend: str) -> AsyncGenerator[PythonBoxes]:
 async def proc(anyio_backend: str, boxes: PythonBoxes) -> AsyncGenerator[Path]:
     """The engine's process of a box, in /proc."""
     box = await boxes.open(LIMITS)
-    ran = await box.run("1", inputs={}, limits=LIMITS, names={})
-    assert ran.value == 1
+    assert (await ran(box, "1")).value == 1
     pid = box._live.session.worker_pid
     assert pid is not None
     yield Path(f"/proc/{innermost(pid)}")
@@ -199,7 +207,7 @@ async def test_auto_runs_without_and_says_so(
         assert boxes.jail == "none"
         assert reason in boxes.jail_reason
         box = await boxes.open(LIMITS)
-        assert (await box.run("1", inputs={}, limits=LIMITS, names={})).value == 1
+        assert (await ran(box, "1")).value == 1
         await box.close()
 
 
@@ -236,9 +244,9 @@ async def test_off_is_off():
     async with PythonBoxes(jail="off") as boxes:
         assert (boxes.jail, boxes.jail_reason) == ("none", "switched off")
         box = await boxes.open(LIMITS)
-        ran = await box.run("x = 'a' * (20 << 20)\nresult = 1", inputs={}, limits=LIMITS, names={})
-        assert ran.value == 1
-        assert ran.metrics.memory_peak_bytes > 20 << 20
+        done = await ran(box, "x = 'a' * (20 << 20)\nresult = 1")
+        assert done.value == 1
+        assert done.metrics.memory_peak_bytes > 20 << 20
         await box.close()
 
 
@@ -255,7 +263,7 @@ async def test_an_older_bubblewrap_is_used_and_named(
         assert boxes.jail == "bubblewrap"
         assert "too old" in boxes.jail_reason
         box = await boxes.open(LIMITS)
-        assert (await box.run("1", inputs={}, limits=LIMITS, names={})).value == 1
+        assert (await ran(box, "1")).value == 1
         await box.close()
 
 
@@ -269,7 +277,7 @@ async def test_an_engine_that_only_root_can_read(tmp_path: Path, monkeypatch: py
         assert boxes.jail == "bubblewrap"
         assert "run as root" in boxes.jail_reason
         box = await boxes.open(LIMITS)
-        assert (await box.run("1", inputs={}, limits=LIMITS, names={})).value == 1
+        assert (await ran(box, "1")).value == 1
         await box.close()
 
 

@@ -37,9 +37,11 @@ async def run(
     box = await boxes.open(opened_with or allowed)
     try:
         ran = await box.run(code, inputs={}, limits=allowed, names=names or {})
+        assert isinstance(ran, Ran)
         if ran.state_kept:
             roomy = box.limits.model_copy(update={"cpu_ms": 30_000, "wall_ms": 30_000})
             again = await box.run("1 + 1", inputs={}, limits=roomy, names={})
+            assert isinstance(again, Ran)
             assert again.value == 2
         return ran
     finally:
@@ -113,6 +115,7 @@ async def test_a_busy_host_is_not_the_codes_fault(boxes: PythonBoxes):
 
     try:
         ran = await box.run("7", inputs={}, limits=limits, names={}, meanwhile=busy)
+        assert isinstance(ran, Ran)
         assert (ran.error, ran.value) == (None, 7)
     finally:
         await box.close()
@@ -336,4 +339,5 @@ async def test_limits_survive_a_saved_state(boxes: PythonBoxes):
         box = await boxes.open(tight, state)
         ran = await box.run(code, inputs={}, limits=tight, names={})
         await box.close()
+        assert isinstance(ran, Ran)
         assert breach(ran) == expected
