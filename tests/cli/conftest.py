@@ -6,6 +6,7 @@ import pty
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import apsw
 import pytest
 
 from holdfast import runtime
@@ -50,13 +52,18 @@ class Program:
         return [sys.executable, "-m", "holdfast", *arguments]
 
     def __call__(
-        self, *arguments: str, stdin: bytes = b"", wrap: tuple[str, ...] = (), **env: str
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        wrap: tuple[str, ...] = (),
+        cwd: Path | None = None,
+        **env: str,
     ) -> Done:
         """Run it to its end, with its output in a pipe."""
         done = subprocess.run(
             [*wrap, *self.command(*arguments)],
             env=self.environment(**env),
-            cwd=self.home.parent,
+            cwd=cwd or self.home.parent,
             input=stdin,
             capture_output=True,
             timeout=60,
@@ -64,18 +71,18 @@ class Program:
         )
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start it and let it run."""
+    def start(self, *arguments: str, talk: bool = False) -> subprocess.Popen[bytes]:
+        """Start it and let it run; with `talk`, its standard input is ours."""
         return subprocess.Popen(
             self.command(*arguments),
             env=self.environment(),
             cwd=self.home.parent,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if talk else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
 
-    def on_terminal(self, *arguments: str, **env: str) -> Done:
+    def on_terminal(self, *arguments: str, typed: str = "", **env: str) -> Done:
         """Run it to its end on a terminal of its own; stdout and stderr come as one."""
         leader, follower = pty.openpty()
         process = subprocess.Popen(
@@ -87,6 +94,7 @@ class Program:
             stderr=follower,
         )
         os.close(follower)
+        os.write(leader, typed.encode())
         shown = b""
         while True:
             try:
@@ -98,6 +106,54 @@ class Program:
             shown += data
         os.close(leader)
         return Done(process.wait(60), shown.decode().replace("\r\n", "\n"), "")
+
+
+TOOLS = str(Path(__file__).parent / "world.py")
+
+
+@dataclass
+class World:
+    """What the capabilities of `world.py` did."""
+
+    db: Path
+
+    @property
+    def done(self) -> list[str]:
+        if not self.db.exists():
+            return []
+        db = apsw.Connection(str(self.db))
+        try:
+            db.set_busy_timeout(10_000)
+            return [str(what) for (what,) in db.execute("select what from done order by rowid")]
+        except apsw.SQLError:
+            return []  # its table is not made yet
+        finally:
+            db.close()
+
+    @property
+    def stall(self) -> Path:
+        """While this file is there, `ship` does not answer."""
+        return self.db.with_name("stall")
+
+    def wait_for(self, what: str) -> None:
+        deadline = time.monotonic() + 60
+        while what not in self.done:
+            assert time.monotonic() < deadline, f"{what} is not done"
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The outside world of the processes of a test."""
+    found = World(tmp_path / "world.db")
+    monkeypatch.setenv("WORLD_DB", str(found.db))
+    return found
+
+
+@pytest.fixture
+def tools() -> list[str]:
+    """The options that open a session with `world.py`."""
+    return ["--capabilities", TOOLS]
 
 
 @pytest.fixture

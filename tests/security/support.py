@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -131,6 +132,8 @@ class World:
     said: list[Any] = field(default_factory=list[Any])
     """What the harmless capability was given."""
     tools: list[Declared[..., Any]] = field(default_factory=list[Declared[..., Any]])
+    release: threading.Event = field(default_factory=threading.Event)
+    """Lets those go that hang."""
 
     def __post_init__(self) -> None:
         inside = self.folder / "inside"
@@ -236,6 +239,18 @@ class World:
             self.moved.append("forbidden")
             return "done"
 
+        def flood() -> str:
+            """Give more than it may."""
+            return "x" * (2 << 20)
+
+        async def hang() -> None:
+            """Never return."""
+            await anyio.sleep_forever()
+
+        def hang_in_thread() -> None:
+            """Never return, nor let anybody stop it."""
+            self.release.wait()
+
         manual: dict[str, Any] = {"side_effect": "external_system", "approval": "manual"}
         made: list[Declared[..., Any]] = [
             capability(tool),
@@ -243,6 +258,9 @@ class World:
             capability(wire_money, **manual),
             capability(pay_later, **manual),
             capability(forbidden),
+            capability(flood),
+            capability(hang),
+            capability(hang_in_thread),
         ]
         made[0].secret = IN_A_CAPABILITY  # type: ignore[attr-defined]
         made[0].reveal = lambda: IN_A_CAPABILITY  # type: ignore[attr-defined]

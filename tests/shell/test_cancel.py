@@ -446,14 +446,32 @@ tell([done.status.value, (await hf.shell.run("x", session="s")).result])
     async with holdfast.open(file, config) as hf:
         with start(file, text, config) as process:
             try:
-                [view] = await until(lambda: active(hf), lambda runs: len(runs) == 1)
-                with anyio.fail_after(20):
-                    view = await hf.runs.cancel(view.id)
+                runs = await until(hf.runs.list, lambda runs: len(runs) == 2)
+                view = await hf.runs.cancel(runs[1].id)
                 assert view.status == "cancelled"
                 told, _ = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=30))
             finally:
                 process.kill()
         assert told.strip() == '["cancelled", 1]'
+
+
+async def test_a_process_that_goes_on_with_another_run_is_not_waited_for(file: str) -> None:
+    text = """
+for n in range(2):
+    done = await hf.shell.run("await wait('never')", session="s")
+    tell(done.status.value)
+"""
+    async with holdfast.open(file, BY_REFERENCE) as hf:
+        with start(file, text) as process:
+            try:
+                for count in (1, 2):
+                    runs = await until(hf.runs.list, lambda runs, n=count: len(runs) == n)
+                    view = await hf.runs.cancel(runs[-1].id)
+                    assert view.status == "cancelled"
+                told, _ = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=30))
+            finally:
+                process.kill()
+        assert told.split() == ['"cancelled"'] * 2
 
 
 async def test_after_effect_from_another_process(file: str, tmp_path: Path) -> None:

@@ -252,3 +252,27 @@ class Boxes(Protocol):
     def binds(self, code: str) -> frozenset[str]:
         """The top-level names that running the code may define."""
         ...
+
+    def defines(
+        self, sources: dict[str, str], code: str, error: str | None
+    ) -> dict[str, str] | None:
+        """What a session defined, in words of the engine's own, after it also ran `code`; it began with nothing.
+
+        `error` is the code of the error it ended with. `None`: that can't be told any more.
+        """
+        ...
+
+    async def compact(
+        self,
+        state: bytes,
+        limits: SessionLimits,
+        *,
+        names: frozenset[str],
+        sources: Mapping[str, str],
+    ) -> bytes | None:
+        """A state in which later code finds the same as in this one, from between runs, but with less in it.
+
+        `names` are the variables it may have, `sources` what `defines` gave. `None` where it can't be done, or not
+        without a doubt.
+        """
+        ...

@@ -47,7 +47,7 @@ class DryRun:
         known = row if row is not None and row["status"] == "open" else None
         setup = setup or setup_of(services, row)
         own = SessionLimits.model_validate(known["limits"]) if known else None
-        limits = _limits(request, own or setup.limits or services.limits)
+        limits = _limits(request, setup.limits or own or services.limits)
         boxes = services.boxes[request.language]
         try:
             made = await restore(services, boxes, session_id=request.session_id, limits=limits)

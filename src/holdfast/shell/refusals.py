@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.contracts import Diagnostic, ErrorObject, Metrics, RunStatus
-from holdfast.errors import CODES, Conflict, NotFound
+from holdfast.contracts import Diagnostic, ErrorObject, Metrics, RunStatus, SessionLimits
+from holdfast.errors import CODES, CallerError, Conflict, NotFound
 from holdfast.shell.box import Ran
 
 
@@ -31,6 +31,16 @@ def run_open(session_id: str, run_id: str) -> Conflict:
         "RUN_OPEN",
         f"Run `{run_id}` of session `{session_id}` is not over: it waits, or was interrupted.",
         hint=f"`holdfast runs show {run_id}` tells what it waits for; resume it, or cancel it.",
+    )
+
+
+def other_limits(session_id: str, inside: SessionLimits) -> CallerError:
+    """The refusal of limits that an engine's state can't have: it keeps those it was made with."""
+    return CallerError(
+        "INVALID_ARGUMENT",
+        f"What is put into session `{session_id}` has {inside.memory_mb} MiB and"
+        f" {inside.max_stack_depth} nested calls built in, and can't have other limits.",
+        hint="Use `memory_mb` and `max_stack_depth` like these, or a new session.",
     )
 
 

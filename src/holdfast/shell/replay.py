@@ -26,9 +26,11 @@ from holdfast.gate.past import Pasts
 from holdfast.journal import Journal
 from holdfast.journal.pen import Pen
 from holdfast.shell.box import Box, Boxes, Ran
+from holdfast.shell.definitions import Definitions
 from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import Clock, Drive, Parked
 from holdfast.shell.recorded import Recorded
+from holdfast.shell.refusals import other_limits
 from holdfast.shell.services import Services, setup_of
 from holdfast.shell.snapshot import Snapshot, unpack
 
@@ -53,6 +55,10 @@ class Restored(NamedTuple):
     """What whoever runs next should know: a saved state was not to be trusted."""
     names: set[str]
     """The variables and functions in it."""
+    definitions: Definitions
+    """What its code defined."""
+    size: int
+    """Bytes of the saved state it was made from."""
 
 
 class Past(NamedTuple):
@@ -81,7 +87,8 @@ async def restore(
     journal = services.journal
     row = await journal.row("sessions", session_id)
     if row is None or row["status"] != "open":
-        return Restored(await boxes.open(limits), 0.0, 0, None, None, set())
+        box = await boxes.open(limits)
+        return Restored(box, 0.0, 0, None, None, set(), Definitions(boxes, {}), 0)
     base = int(str(row.get("base_pos", row["created_pos"])))
     saved_at = int(str(row["state_pos"]))
     if upto is not None:
@@ -89,17 +96,21 @@ async def restore(
     start = await _start(services, boxes, session_id, (saved_at, base), limits)
     box = await boxes.open(limits, start.state)
     debt_ms, runs, names = 0.0, 0, set(start.names)
+    definitions = Definitions(boxes, start.sources)
     toolbox = services.tools(setup_of(services, row))
     try:
         own = SessionLimits.model_validate(row["limits"])
         async for past in history(journal, session_id, own, after=start.pos, upto=upto):
-            debt_ms += await _again(services, box, past, toolbox, session_id)
+            ran = await _again(services, box, past, toolbox, session_id)
+            debt_ms += ran.metrics.duration_ms
             names |= boxes.binds(past.code)
+            definitions.ran(past.code, ran)
             runs += 1
     except BaseException:
         await box.close()
         raise
-    return Restored(box, debt_ms, runs, start.digest, start.warning, names)
+    size = len(start.state or b"")
+    return Restored(box, debt_ms, runs, start.digest, start.warning, names, definitions, size)
 
 
 class _Start(NamedTuple):
@@ -111,6 +122,7 @@ class _Start(NamedTuple):
     """The saved state, if a newer one may replace it."""
     names: tuple[str, ...]
     warning: Diagnostic | None
+    sources: dict[str, str] | None
 
 
 async def _before(journal: Journal, session_id: str, created: int, upto: int) -> tuple[int, int]:
@@ -135,10 +147,11 @@ async def _start(
 ) -> _Start:
     """The newest state that can be used; what was put into the session by hand can't be replayed."""
     warning: Diagnostic | None = None
+    unfit: SessionLimits | None = None
     for pos in candidates:
         record = await anext(services.journal.read(session_id, after=pos - 1, limit=1))
         if record.kind != "session_state":
-            return _Start(pos, None, None, (), warning)
+            return _Start(pos, None, None, (), warning, {})
         reason = record.payload.get("reason", "saved")
         digest = str(record.payload["state"])
         if _fits(record, limits):
@@ -146,9 +159,13 @@ async def _start(
             warning = warning or why
             if found is not None:
                 kept = digest if reason == "saved" else None
-                return _Start(pos, found.state, kept, found.names, warning)
+                return _Start(pos, found.state, kept, found.names, warning, found.sources)
+        else:
+            unfit = SessionLimits.model_validate(record.payload["limits"])
         if reason == "reset":
-            return _Start(pos, None, None, (), warning)
+            return _Start(pos, None, None, (), warning, {})
+    if unfit is not None:
+        raise other_limits(session_id, unfit)
     raise CallerError(
         "SNAPSHOT_CORRUPT",
         f"What was put into session `{session_id}` can't be loaded; nothing was run.",
@@ -231,8 +248,8 @@ async def _recorded(journal: Journal, end: Record) -> Any:
 
 async def _again(
     services: Services, box: Box, past: Past, toolbox: Toolbox, session_id: str
-) -> float:
-    """Run it again and compare; milliseconds it took."""
+) -> Ran:
+    """Run it again and compare."""
     limits = past.limits.model_copy(
         update={
             "cpu_ms": past.limits.cpu_ms * _PATIENCE,
@@ -258,7 +275,7 @@ async def _again(
             f"Run `{past.run_id}` gave another result when it was replayed; nothing was changed.",
             hint="The engine changed, or the journal did: run `holdfast journal verify`.",
         )
-    return ran.metrics.duration_ms
+    return ran
 
 
 async def rerun(

@@ -40,6 +40,7 @@ from holdfast.gate.dryrun import ApprovedPlan
 from holdfast.gate.past import Pasts, pasts_of
 from holdfast.gate.redact import Redactor
 from holdfast.shell.box import AtAwait, AtCall, Box, Ran, Stop
+from holdfast.shell.definitions import Definitions
 from holdfast.shell.drive import CancelMode, CancelRequested, Clock, Drive, Parked
 from holdfast.shell.plans import approved_plan
 from holdfast.shell.refusals import hook_stopped
@@ -174,7 +175,8 @@ class Runner:
         found = await find_standing(session.services, session.id, run_id, session.toolbox)
         if isinstance(found, RunResult):
             return found
-        limits = session.limits_of(found.request)
+        # Those it started with, whatever the session is opened with by now.
+        limits = found.request.limits or session.limits or session.limits_of(found.request)
         story = self._story(found.request, limits, actor=found.actor, run_id=run_id)
         plan = await approved_plan(session.services.journal, found.request, used_by=run_id)
         if plan is not None:
@@ -227,6 +229,7 @@ class Runner:
                 pass  # the code is still there
             else:
                 session.box, session.names = box, set(found.names)
+                session.definitions = Definitions(session.boxes, found.sources)
                 return box, stop
         return await session.ready(limits), None
 
@@ -357,7 +360,9 @@ class Runner:
         session.debt_runs += 1
         session.warning = None
         due = save or session.debt_runs >= DEBT_RUNS or session.debt_ms >= DEBT_MS
-        if not ran.state_kept:
+        if ran.state_kept:
+            session.definitions.ran(story.code, ran)
+        else:
             await session.drop()
         if durable or (ran.state_kept and due):
             await session.pen.append(story.end(ran, result), durable=durable)
@@ -466,7 +471,14 @@ class Runner:
         names = tuple(sorted(session.names))
         pending = {"run_id": story.run_id}
         try:
-            state = Snapshot(session.id, engine, await box.dump(), None, names, None, pending)
+            state = Snapshot(
+                session.id,
+                engine,
+                await box.dump(),
+                names=names,
+                pending=pending,
+                sources=session.definitions.told(),
+            )
             sealed = pack(session.services.key, state)
         except HoldfastError:
             return {}, ()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
+
+import anyio
 
 from holdfast.contracts import (
     Body,
@@ -27,6 +30,8 @@ from holdfast.shell.standing import recorded_result
 
 CONTROL = "holdfast:control"
 """The stream of wishes about runs that another process has. Nobody leases it."""
+
+_POLL = 0.05
 
 
 class Runs:
@@ -133,8 +138,22 @@ class Runs:
                 raise
             return await self.show(run_id)  # it has ended meanwhile
         if not self._shell.cancel(session, mode=mode, run_id=run_id, reason=reason):
-            await self._shell.abandon(session, run_id, wait_ms=wait_ms, reason=reason)
+            await self._abandon(session, run_id, wait_ms, reason)
         return await self.show(run_id)
+
+    async def _abandon(self, session: str, run_id: str, wait_ms: int, reason: str | None) -> None:
+        """Cancel it once nobody else has its session; or see that whoever has it did."""
+        deadline = monotonic() + wait_ms / 1000
+        while True:
+            try:
+                await self._shell.abandon(session, run_id, wait_ms=0, reason=reason)
+                return
+            except Conflict as why:
+                if why.code != "SESSION_BUSY" or monotonic() >= deadline:
+                    raise
+            if (await self._row(run_id))["ended_at"] is not None:
+                return  # its process may go on with another one
+            await anyio.sleep(_POLL)
 
     async def resolve(
         self,

@@ -39,14 +39,18 @@ from holdfast.gate.past import pasts_of
 from holdfast.gate.policy import Policy
 from holdfast.journal.pen import Pen
 from holdfast.shell.box import Box, Boxes, Call
+from holdfast.shell.definitions import Definitions
 from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import CancelMode
-from holdfast.shell.refusals import busy, not_found, run_open
+from holdfast.shell.refusals import busy, not_found, other_limits, run_open
 from holdfast.shell.replay import restore
 from holdfast.shell.running import Runner
 from holdfast.shell.services import Services, setup_of
 from holdfast.shell.snapshot import Snapshot, pack
 from holdfast.shell.story import interrupted
+
+COMPACT_OVER = 64 << 10
+"""Bytes from which on a saved state is worth compacting: the engine keeps all code it ever got."""
 
 
 class Session:
@@ -62,11 +66,14 @@ class Session:
         self.limits: SessionLimits | None = None
         """The session's own; `None` while it is not on record."""
         self.setup = services.setup
+        self._remembered = services.setup
         self.toolbox: Toolbox = services.tools(services.setup)
         self.policy: Policy = services.policy.within(services.setup.rules)
         self.box: Box | None = None
         self._names: set[str] = set()
         self._unread: list[str] = []
+        self.definitions = Definitions(self.boxes, {})
+        """What its code defined."""
         self.debt_ms = 0.0
         self.debt_runs = 0
         self.warning: Diagnostic | None = None
@@ -75,6 +82,7 @@ class Session:
         self._runner = Runner(self)
         self._turn = anyio.Lock()
         self._state: str | None = None
+        self._size = 0
         self._named: tuple[SessionLimits, Toolbox, Mapping[str, Call]] | None = None
 
     @property
@@ -166,7 +174,7 @@ class Session:
             if self.limits is None:
                 raise not_found(self.id)
             await self._fit(None)
-            box = await self.ready(self.limits)
+            box = await self.ready(self.limits_of(RunRequest()))
             state = await box.dump()
             return Snapshot(
                 self.id,
@@ -174,6 +182,7 @@ class Session:
                 state,
                 limits=box.limits.model_dump(mode="json"),
                 names=tuple(sorted(self.names)),
+                sources=self.definitions.told(),
                 capabilities={one.name: one.digest for one in self.toolbox.all()},
                 pending={"run_id": self.open_run} if self.open_run else None,
             )
@@ -191,7 +200,7 @@ class Session:
         async with _Turn(self, wait_ms):
             if self.open_run is not None:
                 raise run_open(self.id, self.open_run)
-            limits = self.limits or self.defaults(setup)
+            limits = self._limits_for(snapshot, setup)
             drafts: list[Draft] = []
             if self.limits is None:
                 created = SessionCreated(
@@ -201,22 +210,41 @@ class Session:
                     setup=setup,
                 )
                 drafts.append(Draft.of(created))
+            elif setup is not None and setup != self._remembered:
+                drafts.append(Draft.of(SessionOpened(setup=setup)))
             await self.drop()
             inside = limits
             if snapshot is None:
                 self.box = await self.boxes.open(limits)
-                snapshot = Snapshot(self.id, self.boxes.engine, await self.box.dump())
+                snapshot = Snapshot(self.id, self.boxes.engine, await self.box.dump(), sources={})
             else:
                 if snapshot.limits is not None:
                     inside = SessionLimits.model_validate(snapshot.limits)
                 self.box = await self.boxes.open(inside, snapshot.state)
             self.names = set(snapshot.names)
+            self.definitions = Definitions(self.boxes, snapshot.sources)
+            self._size = len(snapshot.state)
             drafts.append(self._saved(snapshot.state, inside, reason=reason, origin=origin))
             await self.pen.append(drafts, durable=True)
             self.limits = limits
             self.debt_ms, self.debt_runs, self._state = 0.0, 0, None
             if setup is not None:
                 self._use(setup)
+                self._remembered = setup
+
+    def _limits_for(self, snapshot: Snapshot | None, setup: Setup | None) -> SessionLimits:
+        """The session's limits once this is in it: two of them are built into an engine's state."""
+        limits = self.limits or self.defaults(setup)
+        if snapshot is None or snapshot.limits is None:
+            return limits
+        inside = SessionLimits.model_validate(snapshot.limits)
+        fitting = limits.model_copy(
+            update={"memory_mb": inside.memory_mb, "max_stack_depth": inside.max_stack_depth}
+        )
+        said = (setup or self._remembered).limits or self.limits
+        if said is not None and not _same_built_in(said, inside):
+            raise other_limits(self.id, inside)
+        return fitting
 
     async def close(self) -> None:
         """Save what would have to be replayed, and give box and lease back; raises what could not be recorded."""
@@ -257,12 +285,18 @@ class Session:
         return setup.limits or self.services.limits
 
     async def _fit(self, setup: Setup | None) -> None:
-        """Open it with `setup`, if that is another than it has; what it is opened with is on record."""
-        if setup is None or setup == self.setup:
+        """Open it with `setup`, or with what it remembers; another one goes on record.
+
+        Only here: what it remembers may be gone by now, and a session can be ended, or opened otherwise, all the same.
+        """
+        wanted = self._remembered if setup is None else setup
+        if wanted is self.setup and wanted is self._remembered:
             return
-        self._use(setup)
-        if self.limits is not None:
-            await self.pen.append([Draft.of(SessionOpened(setup=setup))])
+        if wanted != self.setup:
+            self._use(wanted)
+        if wanted != self._remembered and self.limits is not None:
+            await self.pen.append([Draft.of(SessionOpened(setup=wanted))])
+        self._remembered = wanted
 
     def _use(self, setup: Setup) -> None:
         self.toolbox = self.services.tools(setup)
@@ -326,21 +360,21 @@ class Session:
         journal = self.services.journal
         row = await journal.row("sessions", self.id)
         self.limits, self.open_run = None, None
+        self._remembered = self.services.setup
         if row is None or row["status"] != "open":
             return
         self.limits = SessionLimits.model_validate(row["limits"])
-        setup = setup_of(self.services, row)
-        if setup != self.setup:
-            self._use(setup)
+        self._remembered = setup_of(self.services, row)
         run_id = row.get("open_run")
         if isinstance(run_id, str):
             run = await journal.row("runs", run_id) or {}
-            after = int(str(run.get("start_pos", 1)))
-            called = await pasts_of(journal, self.id, run_id, after=after)
-            if run.get("status") == "running" and not called.calls and run_id != resumes:
-                await self.pen.append([interrupted(run_id)])
-            else:
-                self.open_run = run_id
+            self.open_run = run_id
+            if run.get("status") == "running" and run_id != resumes:
+                after = int(str(run.get("start_pos", 1)))
+                called = await pasts_of(journal, self.id, run_id, after=after)
+                if not called.calls:
+                    await self.pen.append([interrupted(run_id)])
+                    self.open_run = None
 
     # -- the box --------------------------------------------------------------------------------------
 
@@ -351,7 +385,8 @@ class Session:
             return box
         await self.drop()
         made = await restore(self.services, self.boxes, session_id=self.id, limits=limits)
-        self.box, self.debt_ms, self.debt_runs, self._state, self.warning, self.names = made
+        self.box, self.debt_ms, self.debt_runs, self._state, self.warning, self.names = made[:6]
+        self.definitions, self._size = made.definitions, made.size
         return made.box
 
     async def drop(self) -> None:
@@ -366,7 +401,8 @@ class Session:
         if box is None:
             return None
         try:
-            draft = self._saved(await box.dump(), box.limits)
+            state = await self._small(box, await box.dump())
+            draft = self._saved(state, box.limits)
         except HoldfastError:
             await self.drop()
             return None
@@ -384,7 +420,9 @@ class Session:
         origin: str | None = None,
     ) -> Draft:
         names = tuple(sorted(self.names))
-        sealed = pack(self.services.key, Snapshot(self.id, self.boxes.engine, state, names=names))
+        sources = self.definitions.told()
+        snapshot = Snapshot(self.id, self.boxes.engine, state, names=names, sources=sources)
+        sealed = pack(self.services.key, snapshot)
         body = Body.of(sealed, role="state", mime="application/x-holdfast-state")
         said = SessionState.model_validate(
             {
@@ -398,6 +436,23 @@ class Session:
         )
         return Draft.of(said, bodies=(body,))
 
+    async def _small(self, box: Box, state: bytes) -> bytes:
+        """The state, or a smaller one with the same in it; then the box is replaced by one that has it.
+
+        Tried when the state has outgrown a power of two: so it is tried seldom, by whatever process saves.
+        """
+        outgrown = len(state).bit_length() > max(self._size, COMPACT_OVER - 1).bit_length()
+        sources = self.definitions.told() if outgrown else None
+        if sources is not None:
+            names = frozenset(self.names)
+            small = await self.boxes.compact(state, box.limits, names=names, sources=sources)
+            if small is not None and 2 * len(small) <= len(state):
+                self.box = await self.boxes.open(box.limits, small)
+                await box.close()
+                state = small
+        self._size = len(state)
+        return state
+
     async def _supersede(self, digest: str) -> None:
         """States replace each other: keeping each of them would grow without bound."""
         old, self._state = self._state, digest
@@ -407,7 +462,7 @@ class Session:
 
     def limits_of(self, request: RunRequest) -> SessionLimits:
         """The session's limits, and over them what this run says of its own."""
-        limits = self.limits or self.defaults()
+        limits = self.setup.limits or self.limits or self.services.limits
         given = request.limits
         own = (
             {} if given is None else {name: getattr(given, name) for name in given.model_fields_set}
@@ -449,6 +504,10 @@ def _that_fit(names: Iterable[str]) -> tuple[str, ...]:
             break
         found.append(name)
     return tuple(sorted(found))
+
+
+def _same_built_in(one: SessionLimits, other: SessionLimits) -> bool:
+    return (one.memory_mb, one.max_stack_depth) == (other.memory_mb, other.max_stack_depth)
 
 
 def _harmless(why: object) -> bool:

@@ -51,7 +51,7 @@ MAX_CODE_BYTES = 1 << 20
 MAX_WARM = 64
 """Sessions that keep their worker process between runs."""
 
-EXPIRE_EVERY = 5.0
+EXPIRE_EVERY = 15.0
 """Seconds between looking for approvals and sessions whose time has run out."""
 
 KEEP_EVERY = 0.5
@@ -404,6 +404,7 @@ class Shell:
             state,
             limits=limits.model_dump(mode="json"),
             names=tuple(sorted(made.names)),
+            sources=made.definitions.told(),
         )
 
     async def _row_limits(self, session_id: str) -> SessionLimits:

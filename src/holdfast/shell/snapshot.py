@@ -19,7 +19,7 @@ from holdfast.errors import CallerError
 MAGIC = b"HFS1"
 MAX_BYTES = 64 << 20
 _TAG = 32
-_OPTIONAL = ("limits", "names", "capabilities", "pending")
+_OPTIONAL = ("limits", "names", "capabilities", "pending", "sources")
 
 
 class Snapshot(NamedTuple):
@@ -38,6 +38,8 @@ class Snapshot(NamedTuple):
     """Name → digest of every capability in force; only in a snapshot that leaves its session."""
     pending: dict[str, Any] | None = None
     """The run that stands in it, if one does."""
+    sources: dict[str, str] | None = None
+    """What `Boxes.defines` gave; `None` when it is not known."""
 
 
 def pack(key: bytes, snapshot: Snapshot) -> bytes:
@@ -47,7 +49,11 @@ def pack(key: bytes, snapshot: Snapshot) -> bytes:
             "engine": snapshot.engine,
             "session_id": snapshot.session_id,
             "v": SNAPSHOT_VERSION,
-            **{name: value for name in _OPTIONAL if (value := getattr(snapshot, name))},
+            **{
+                name: value
+                for name in _OPTIONAL
+                if (value := getattr(snapshot, name)) not in (None, ())
+            },
         }
     )
     data = b"".join([MAGIC, len(header).to_bytes(4, "big"), header, snapshot.state])

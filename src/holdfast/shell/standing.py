@@ -31,6 +31,7 @@ class Standing:
     """The limits in that state."""
     progress: Progress = field(default_factory=Progress)
     names: tuple[str, ...] = ()
+    sources: dict[str, str] | None = None
     wall_used_ms: int = 0
 
 
@@ -154,6 +155,7 @@ async def _with_state(services: Services, found: Standing, parked: Record) -> St
         inside=SessionLimits.model_validate(said["limits"]),
         progress=progress,
         names=snapshot.names,
+        sources=snapshot.sources,
         wall_used_ms=int(str(said.get("wall_used_ms", 0))),
     )
 

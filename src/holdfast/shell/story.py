@@ -59,6 +59,11 @@ class Story:
         self._actor = actor
 
     @property
+    def code(self) -> str:
+        """What is run."""
+        return self._request.code
+
+    @property
     def pending(self) -> int:
         """How many records `end` would give now."""
         return 1 + (self.creates and not self.told)

@@ -27,6 +27,7 @@ from holdfast.shell.languages._python_values import ENDINGS, Doubt, NotJson, dis
 
 _MAX_REMEMBERED = 1000
 _SMALL = 1 << 63
+_SHORT = 1 << 16
 _NO_ARGUMENTS = digest(b"null")
 """The digest of arguments that have none because they are not JSON."""
 
@@ -260,9 +261,11 @@ def _arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
 
 def _plain(values: Iterable[Any]) -> bool:
     """Whether these surely are JSON, at a glance: most arguments are short text and small numbers."""
+    room = _SHORT
     for value in values:
         if isinstance(value, str):
-            if value[-1:] in ENDINGS:
+            room -= len(value)
+            if room < 0 or value[-1:] in ENDINGS:
                 return False
         elif isinstance(value, int):  # a bool too
             if not -_SMALL < value < _SMALL:

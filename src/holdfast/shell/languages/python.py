@@ -29,6 +29,8 @@ from holdfast.shell.box import (
 from holdfast.shell.confine import Launcher, confine, remove
 from holdfast.shell.languages._python_capture import Reading, read
 from holdfast.shell.languages._python_check import Checker, binds
+from holdfast.shell.languages._python_compact import compacted
+from holdfast.shell.languages._python_definitions import defines
 from holdfast.shell.languages._python_errors import Text, explain
 from holdfast.shell.languages._python_inputs import check_inputs, rebinding
 from holdfast.shell.languages._python_live import Live
@@ -137,6 +139,27 @@ class PythonBoxes:
     def binds(self, code: str) -> frozenset[str]:
         """The top-level names that running the code may define."""
         return binds(code)
+
+    def defines(
+        self, sources: dict[str, str], code: str, error: str | None
+    ) -> dict[str, str] | None:
+        """What the session defined, after it also ran this code."""
+        return defines(sources, code, error)
+
+    async def compact(
+        self,
+        state: bytes,
+        limits: SessionLimits,
+        *,
+        names: frozenset[str],
+        sources: Mapping[str, str],
+    ) -> bytes | None:
+        """A smaller state in which later code finds the same; `None` where there is a doubt."""
+        if self._pool is None:
+            raise _not_entered()
+        if len(self._open) >= self._max_boxes:
+            return None  # others need the process more
+        return await compacted(self._pool, state, limits, names=names, sources=sources)
 
 
 class PythonBox:
