@@ -16,7 +16,7 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.contracts import Body, Draft
+from holdfast.contracts import Body, Draft, Json
 from holdfast.errors import LeaseHeld, StaleEpoch, StalePosition
 from holdfast.journal import Lease, _sqlite_store
 from holdfast.journal.sqlite import SqliteJournal
@@ -130,7 +130,7 @@ class Worker:
                     continue
                 pos = lease.pos
                 self.say("claim", stream, lease.epoch)
-                work = self.life(await journal.row("sessions", stream) is not None)
+                work = self.life(await journal.row("sessions", stream))
             drafts = [next(work) for _ in range(self.random.randint(1, 5))]
             actor = f"{self.name}#{lease.epoch}"
             try:
@@ -148,9 +148,15 @@ class Worker:
         if lease is not None:
             await journal.release(lease)
 
-    def life(self, session_exists: bool) -> Iterator[Draft]:
+    def life(self, session: dict[str, Json] | None) -> Iterator[Draft]:
         """Records as a session writes them, without end; each may follow those before it."""
-        if not session_exists:
+        if session is not None and session.get("open_run"):  # of a worker that was killed
+            error = {"code": "INTERRUPTED", "message": "killed"}
+            dead = {"status": "interrupted", "error": error, "metrics": {}, "state_kept": False}
+            yield Draft.model_validate(
+                {"kind": "run_failed", "payload": dead, "run_id": session["open_run"]}
+            )
+        if session is None:
             said = {"language": "python", "limits": LIMITS, "engine": "crash/1"}
             yield Draft(kind="session_created", payload=said)
         while True:

@@ -14,15 +14,23 @@ RUN = {
 EFFECT = {"id", "kind", "name", "status", "intent_at", "result_at", "idempotent", "summary"}
 
 ALLOW = '[[policy.rules]]\nid = "ships"\ntool = "ship"\nthen = "allow"\n'
-SHIP = "count('before'); x = ship('cake'); count('after'); x"
+PATIENT = ["--timeout", "60000", "--limit", "cpu_ms=60000"]
 
 
 @pytest.fixture
-def shipping(holdfast, world, tools, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def code() -> str:
+    """What the run is about."""
+    return "count('before'); x = ship('cake'); count('after'); x"
+
+
+@pytest.fixture
+def shipping(
+    holdfast, world, tools, tmp_path: Path, code: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process in the middle of a write that has no key: it is done, and the answer is not there."""
     (tmp_path / "holdfast.toml").write_text(ALLOW)
     world.stall.touch()
-    running = holdfast.start("run", *tools, "--timeout", "60000", "-e", SHIP)
+    running = holdfast.start("run", *tools, *PATIENT, "-e", code)
     try:
         world.wait_for("ship cake")
         yield running
@@ -111,25 +119,24 @@ def test_cancelled_from_another_process(holdfast, world, shipping):
     done = holdfast("runs", "cancel", run["id"], "--reason", "changed my mind")
     assert (done.code, done.json["status"]) == (0, "cancelled")
     out, _ = shipping.communicate(timeout=60)
-    assert shipping.returncode == 1
+    assert shipping.returncode == 1, out
     assert b'"status":"cancelled"' in out
     world.stall.unlink()
     assert holdfast("run", "-e", "1").json["result"] == 1
 
 
+@pytest.mark.parametrize("code", ["ship('cake')\nwhile True: pass"])
 def test_cancelled_after_the_effect(holdfast, world, shipping):
     [run] = holdfast("runs", "list", "--status", "active").json["items"]
     cancel = holdfast.start("runs", "cancel", run["id"], "--after-effect")
-    world_waits = holdfast("journal", "show", "--kind", "run_cancel_requested")
-    while not world_waits.json["items"]:
-        world_waits = holdfast("journal", "show", "--kind", "run_cancel_requested")
+    while not holdfast("journal", "show", "--kind", "run_cancel_requested").json["items"]:
+        pass
     world.stall.unlink()
     out, _ = cancel.communicate(timeout=60)
     assert cancel.returncode == 0
     assert b'"status":"cancelled"' in out
-    effects = holdfast("runs", "show", run["id"]).json["effects"]
-    assert [one["status"] for one in effects] == ["completed", "completed"]
-    assert "count after" not in world.done
+    [effect] = holdfast("runs", "show", run["id"]).json["effects"]
+    assert effect["status"] == "completed"
 
 
 def test_a_run_that_waits_is_cancelled_where_it_stands(holdfast, world, tools):

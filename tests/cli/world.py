@@ -22,7 +22,7 @@ def pay(to: str, cents: int) -> str:
     return f"paid {to} {cents}"
 
 
-@capability(side_effect="write")
+@capability(side_effect="write", timeout_ms=100_000)
 def ship(item: str) -> str:
     """Send something out; while the file `stall` is there, the answer does not come."""
     note(f"ship {item}")

@@ -426,12 +426,17 @@ async def test_answered_while_other_branches_still_run() -> None:
         assert "run_parked" not in await kinds(hf, found[0])
 
 
+async def by_name(hf: holdfast.Runtime) -> list[holdfast.ApprovalView]:
+    """What waits, by whom it is for: branches are asked about in any order."""
+    return sorted(await hf.approvals.list(), key=lambda view: str(view.arguments))
+
+
 async def test_parks_with_two_questions_and_goes_on_with_each_answer(url: str) -> None:
     world = World()
     tools = [world.asend(), capability(_work, name="work", side_effect="read")]
     async with holdfast.open(url, {}, capabilities=tools) as hf:
         run = await parked(hf, GATHER)
-        ann, bob = await hf.approvals.list()
+        ann, bob = await by_name(hf)
         await hf.approvals.decide(bob.id, "approved")
     async with holdfast.open(url, {}, capabilities=tools) as hf:
         run = await hf.runs.resume(str(run.run_id))
@@ -453,7 +458,7 @@ async def test_deny_one_of_two(url: str) -> None:
     tools = [world.asend(), capability(_work, name="work", side_effect="read")]
     async with holdfast.open(url, {}, capabilities=tools) as hf:
         run = await parked(hf, GATHER)
-        ann, bob = await hf.approvals.list()
+        ann, bob = await by_name(hf)
         await hf.approvals.decide(ann.id, "denied")
         await hf.approvals.decide(bob.id, "approved")
         run = await hf.runs.resume(str(run.run_id))

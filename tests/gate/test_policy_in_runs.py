@@ -54,8 +54,8 @@ async def test_what_is_not_there_is_no_name() -> None:
         assert checked.error.code == "UNKNOWN_TOOL"
 
 
-async def test_what_is_not_there_is_denied() -> None:
-    """A function that a session remembers under a name that is given to it no more."""
+async def test_what_is_not_there_any_more_is_no_name() -> None:
+    """Also in a function that the session remembers from when it was."""
     world = World()
     tools = [world.look(), world.send()]
     journal = MemoryJournal()
@@ -63,7 +63,8 @@ async def test_what_is_not_there_is_denied() -> None:
         assert (await hf.shell.run("def f():\n    return look()", session="s")).status == "ok"
     async with holdfast.open(journal, {}, capabilities=[world.send()]) as hf:
         run = await hf.shell.run("f()", session="s")
-        assert run.status in ("permission_denied", "runtime_error")
+        assert run.error is not None
+        assert "NameError" in run.error.message
     assert world.done == []
 
 
@@ -255,13 +256,12 @@ async def test_awaited_call_is_denied_where_it_is_awaited() -> None:
     tool = capability(later, side_effect="read")
     text = """
 import asyncio
-found = await asyncio.gather(*[later(n) for n in range(3)], return_exceptions=True)
-result = [one if isinstance(one, int) else type(one).__name__ for one in found]
+async def one(n):
+    try:
+        return await later(n)
+    except PermissionError:
+        return "no"
+result = await asyncio.gather(*[one(n) for n in range(3)])
 """
     async with holdfast.open("memory:", config, capabilities=[tool]) as hf:
-        run = await hf.shell.run(text, session="s")
-        if run.status == "ok":
-            assert run.result == [0, "PermissionError", 2]
-        else:  # an engine without `return_exceptions`
-            assert run.error is not None
-            assert run.error.code in ("PERMISSION_DENIED", "UNSUPPORTED_FEATURE", "RUNTIME_ERROR")
+        assert (await hf.shell.run(text, session="s")).result == [0, "no", 2]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import anyio
 
 import holdfast
-from holdfast import Runtime, RunResult, capability
+from holdfast import RunResult, Runtime, capability
 from holdfast.capabilities.declare import Declared
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -81,7 +81,7 @@ def processes() -> dict[int, str]:
 async def until(done: Callable[[], bool], seconds: float = 10) -> None:
     """Wait for something that is about to happen."""
     with anyio.fail_after(seconds):
-        while not done():
+        while not done():  # noqa: ASYNC110 - what is waited for is another process
             await anyio.sleep(0.01)
 
 

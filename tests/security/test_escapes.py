@@ -9,12 +9,14 @@ from tests.security.support import VICTIM, Attempt, World, code_of, corpus
 from holdfast import Runtime
 
 ATTEMPTS = corpus("escapes.txt")
-LIMITS = {"cpu_ms": 1000, "wall_ms": 5000}
+LIMITS = {"cpu_ms": 20_000, "wall_ms": 20_000}
 
 _OURS = re.compile(
     r"\b(?:tool|atool|wire_money|pay_later|forbidden|read_text|write_text|list_dir|glob|stat)\b"
 )
-ALONE = [one for one in ATTEMPTS if not _OURS.search(one.code) and "@SECRET@" not in one.code]
+ALONE = [
+    one for one in ATTEMPTS if not _OURS.search(one.code) and one.name != "capability: by name"
+]
 """Those that need no capability."""
 
 _ids = count()
@@ -57,7 +59,12 @@ async def test_validating_runs_nothing(hf: Runtime, world: World, attempt: Attem
     asked = len(world.said)
     result = await hf.shell.run(code, session=id_, setup=world.setup, validate_only=True)
     assert code_of(result) in attempt.found, result.error
-    assert (result.result, result.stdout, result.stderr, result.external_calls) == (None, "", "", ())
+    assert (result.result, result.stdout, result.stderr, result.external_calls) == (
+        None,
+        "",
+        "",
+        (),
+    )
     assert world.leaks(result, code) == []
     assert (world.state(), len(world.said)) == (before, asked)
     assert id_ not in [one.id for one in await hf.shell.list(limit=1000)]

@@ -230,7 +230,8 @@ def _database(given: str) -> dict[str, Any]:
         )
     from urllib.parse import urlsplit
 
-    if urlsplit(url).password:
+    password = urlsplit(url).password
+    if password and not password.startswith("$"):
         _refuse(
             f"`--database {name}`: the URL holds a password, which the session would remember.",
             "Put it into the environment and write $NAME in its place.",

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +26,9 @@ from holdfast.errors import CallerError, HoldfastError, InternalError, OperatorE
 
 PIPE_CLOSED = 141
 """What a program that dies of a closed pipe exits with: nobody reads on, and that is no failure to talk about."""
+
+PATIENCE = 0.5
+"""Seconds that threads get at the end of the process."""
 
 HELP = "The runtime an AI agent can be trusted with: code in a box, on an append-only journal."
 EPILOG = "Settings come from options, then HOLDFAST_*, then the nearest holdfast.toml."
@@ -128,8 +133,28 @@ def options(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; what to exit with."""
-    asked = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one command line; what to exit with. Without arguments it is the program, and ends the process."""
+    if arguments is not None:
+        return _main(list(arguments))
+    code = _main(sys.argv[1:])
+    _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End the process although a capability that was given up on still runs in a thread."""
+    deadline = time.monotonic() + PATIENCE
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                with suppress(OSError, ValueError):
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                os._exit(code)
+
+
+def _main(asked: list[str]) -> int:
     _output.prepare()
     try:
         code = _invoke(asked or ["--help"])

@@ -12,14 +12,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Literal, Protocol, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-from holdfast.contracts import CallStatus, ErrorObject, ExternalCallRecord, SideEffect
+from holdfast.contracts import (
+    CallStatus,
+    Diagnostic,
+    ErrorObject,
+    ExternalCallRecord,
+    RunStatus,
+    SideEffect,
+)
 from holdfast.gate.crossing import Crossing, Desk, Doubt, Mood, Outcome, call_record
 from holdfast.gate.past import Past, Pasts
 from holdfast.shell.box import AtAwait, AtCall, Box, Gave, Later, Raised, Ran, Stop, Wanted
@@ -207,7 +214,10 @@ class Drive:
     async def _leftovers(self, ran: Ran) -> Ran:
         """Wait for calls that the code did not wait for: what they do is part of the run."""
         self._start_all()
-        await self._until(lambda: None if self._any_working() else True, alone=True)
+        try:
+            await self._until(lambda: None if self._any_working() else True, alone=True)
+        except _OutOfTime:
+            return _overtaken(ran, _out_of_time(self.clock.limit_ms))
         return ran
 
     # -- waiting --------------------------------------------------------------------------------------
@@ -406,6 +416,21 @@ class Drive:
         return ExternalCallRecord(
             name=errand.name, side_effect=effect, duration_ms=0, status=status, request_digest=""
         )
+
+
+def _overtaken(ran: Ran, error: ErrorObject) -> Ran:
+    """A run whose code has ended, and whose calls have not; the first error stands."""
+    if ran.error is not None:
+        return ran
+    found = (Diagnostic.error(error), *ran.diagnostics)
+    return replace(
+        ran,
+        status=RunStatus.TIMEOUT,
+        value=None,
+        error=error,
+        diagnostics=found,
+        state_kept=False,
+    )
 
 
 def _out_of_time(limit_ms: int) -> ErrorObject:

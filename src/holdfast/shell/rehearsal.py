@@ -94,7 +94,8 @@ async def rehearse(
     request = await request_of(journal, said, stream)
     pasts = await pasts_of(journal, stream, run_id, after=start)
     session = await journal.row("sessions", stream)
-    toolbox = services.tools(setup_of(services, session))
+    setup = setup_of(services, session)
+    toolbox = services.tools(setup)
     own = SessionLimits.model_validate((session or {}).get("limits") or {})
     limits = request.limits or own
     performer = Recorded(journal) if code is None else _Matching(services, pasts)
@@ -108,12 +109,17 @@ async def rehearse(
         performer,
     )
     before = await _before(services, stream, row)
+    if policy is not None:
+        policy = policy.within(setup.rules)
+    whole = all(past.ordinal in ran.reached for past in _all(pasts) if past.answered)
     return Rehearsal(
         run_id=run_id,
-        same=_same(ran.result, before) and ran.stopped is None,
+        same=_same(ran.result, before) and ran.stopped is None and whole,
         result=ran.result,
         before=before,
-        calls=tuple([await _told(services, past, toolbox, policy, ran) for past in _all(pasts)]),
+        calls=tuple(
+            [await _told(services, past, toolbox, policy, ran, stream) for past in _all(pasts)]
+        ),
         stopped_at=ran.stopped,
     )
 
@@ -173,7 +179,8 @@ async def _again(
     finally:
         with anyio.CancelScope(shield=True):
             await made.box.close()
-    return _Again(result=result, reached=tuple(sorted(drive.errands)), stopped=stopped)
+    reached = performer.used if isinstance(performer, _Matching) else drive.errands
+    return _Again(result=result, reached=tuple(sorted(reached)), stopped=stopped)
 
 
 class _Matching:
@@ -181,6 +188,8 @@ class _Matching:
 
     def __init__(self, services: Services, pasts: Pasts) -> None:
         self._recorded = Recorded(services.journal)
+        self.used: set[int] = set()
+        """The calls on record that were made this time, by number."""
         self._left: dict[tuple[str, str], list[Past]] = defaultdict(list)
         for past in _all(pasts):
             if past.answered:
@@ -203,6 +212,7 @@ class _Matching:
                 hint="This is where the code goes another way than the run did.",
             )
         past = found.pop(0)
+        self.used.add(past.ordinal)
         crossing.ordered(crossing.desk.next_order())
         return await self._recorded.answer(past)
 
@@ -218,7 +228,12 @@ async def _before(services: Services, stream: str, row: dict[str, Any]) -> RunRe
 
 
 async def _told(
-    services: Services, past: Past, toolbox: Toolbox, policy: Policy | None, ran: _Again
+    services: Services,
+    past: Past,
+    toolbox: Toolbox,
+    policy: Policy | None,
+    ran: _Again,
+    session_id: str,
 ) -> RehearsedCall:
     result = past.result
     call = RehearsedCall(
@@ -237,6 +252,7 @@ async def _told(
             tool=past.name,
             capability=executor.capability if executor else None,
             arguments=arguments if isinstance(arguments, dict) else {},
+            session_id=session_id,
         )
     )
     return call.model_copy(update={"verdict_now": ruling.verdict.value, "rule_now": ruling.rule_id})

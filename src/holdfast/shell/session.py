@@ -200,6 +200,8 @@ class Session:
         async with _Turn(self, wait_ms):
             if self.open_run is not None:
                 raise run_open(self.id, self.open_run)
+            if setup is not None:
+                self.services.tools(setup)  # what can't be opened is refused before it is recorded
             limits = self._limits_for(snapshot, setup)
             drafts: list[Draft] = []
             if self.limits is None:

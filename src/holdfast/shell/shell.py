@@ -77,16 +77,18 @@ class Shell:
         """A shell; leaving saves every session it has touched."""
         shell = cls(services)
         failure: Exception | None = None
-        async with anyio.create_task_group() as upkeep:
-            upkeep.start_soon(shell._keep)
-            try:
-                yield shell
-            except Exception as why:  # noqa: BLE001 - a task group would wrap it; raised below
-                failure = why
-            finally:
-                upkeep.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await shell._close()
+        try:
+            async with anyio.create_task_group() as upkeep:
+                upkeep.start_soon(shell._keep)
+                try:
+                    yield shell
+                except Exception as why:  # noqa: BLE001 - a task group would wrap it; raised below
+                    failure = why
+                finally:
+                    upkeep.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await shell._close()
         if failure is not None:
             raise failure
 

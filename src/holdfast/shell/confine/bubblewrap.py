@@ -188,7 +188,10 @@ def _sweep() -> None:
     """Remove what processes left behind that were killed before they could."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         pid = folder.name.removeprefix(_FOLDER).partition("-")[0]
-        ours = folder.lstat().st_uid == os.getuid()
+        try:
+            ours = folder.lstat().st_uid == os.getuid()
+        except FileNotFoundError:
+            continue  # somebody else has just removed it
         if ours and pid.isdigit() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(folder, ignore_errors=True)
 
