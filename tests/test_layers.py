@@ -23,6 +23,7 @@ MAY_TOUCH_THE_WORLD = (
     "gate/dispatch_command.py",
     "journal",
     "runtime",
+    "server",
     "shell/confine",
     "shell/languages",
     "testing",

@@ -178,6 +178,8 @@ class PlannedEffect(Told):
     """The rule that says so."""
     request_digest: str
     """SHA3-256 of the canonical arguments."""
+    capability: str = ""
+    """The capability as it was: its digest."""
 
 
 class RunResult(Told):

@@ -32,7 +32,7 @@ Mood = Literal["working", "asking", "waiting"]
 class Plan(Protocol):
     """The effects a run was approved for as a whole."""
 
-    def take(self, name: str, arguments: str) -> bool:
+    def take(self, name: str, arguments: str, capability: str) -> bool:
         """Use up one planned call, by the digest of its arguments; False when there is none like it left."""
         ...
 

@@ -59,13 +59,13 @@ class ApprovedPlan:
 
     def __init__(self, plan_id: str, effects: Iterable[PlannedEffect]) -> None:
         self.id = plan_id
-        self._left = Counter((one.name, one.request_digest) for one in effects)
+        self._left = Counter((one.name, one.request_digest, one.capability) for one in effects)
 
-    def take(self, name: str, arguments: str) -> bool:
-        """Use up one planned call, by the digest of its arguments; False when there is none like it left."""
-        if self._left[name, arguments] <= 0:
+    def take(self, name: str, arguments: str, capability: str) -> bool:
+        """Use up one planned call, by what it is called with and what it was; False when there is none left."""
+        if self._left[name, arguments, capability] <= 0:
             return False
-        self._left[name, arguments] -= 1
+        self._left[name, arguments, capability] -= 1
         return True
 
     def took(self, pasts: Pasts) -> None:
@@ -73,4 +73,4 @@ class ApprovedPlan:
         for past in pasts.calls.values():
             status = None if past.result is None else past.result.terminal_status
             if past.intent is not None and status is not EffectStatus.DENIED_BEFORE_EXECUTION:
-                self.take(past.name, past.arguments)
+                self.take(past.name, past.arguments, past.intent.capability or "")

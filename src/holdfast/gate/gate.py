@@ -186,7 +186,7 @@ class Gate:
         """A plan, a grant, or a person; nobody, where policy says so and no hook wants more."""
         plan, ruling, capability = crossing.desk.plan, passing.ruling, passing.capability
         if plan is not None and not _free(passing, wanted):
-            if not plan.take(crossing.name, passing.body.ref.digest):
+            if not plan.take(crossing.name, passing.body.ref.digest, capability.digest):
                 raise Refused(not_in_plan(crossing.name), rules=ruling.rule_ids)
             return
         asked = crossing.past.approval if crossing.past is not None else None
@@ -330,6 +330,7 @@ def _planned_effect(crossing: Crossing, passing: Passing, wanted: Risk | None) -
         verdict=verdict.value,
         rule=passing.ruling.rule_id,
         request_digest=passing.body.ref.digest,
+        capability=passing.capability.digest,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.contracts import Rule, SessionLimits, Setup, parse
+from holdfast.contracts import Rule, SessionLimits, Setup, Verdict, parse
 from holdfast.contracts.hook_config import HookConfig
 from holdfast.errors import CallerError
 
@@ -42,6 +42,8 @@ class ShellSettings(_Section):
 class PolicySettings(_Section):
     """`[policy]`."""
 
+    default: Verdict = Verdict.ASK
+    """What follows for a call that no rule decides and that does more than read."""
     rules: tuple[Rule, ...] = ()
     """`[[policy.rules]]`: the first whose conditions hold decides; see docs/guides/policy.md."""
 

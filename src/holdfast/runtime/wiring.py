@@ -75,7 +75,7 @@ def open_boxes(settings: Settings) -> dict[Language, Boxes]:
 
 def make_policy(settings: Settings) -> Policy:
     """The operator's rules."""
-    return Policy(settings.policy.rules)
+    return Policy(settings.policy.rules, default=settings.policy.default)
 
 
 def make_redactor(settings: Settings, secrets: Mapping[str, str]) -> Redactor:
@@ -148,14 +148,23 @@ def make_tools(
 def redacted_logs(redactor: Redactor) -> Generator[None]:
     """Nothing that is logged while this is open holds a live secret."""
     cleaning = RedactingFilter(redactor)
-    handlers = logging.getLogger().handlers
-    logging.getLogger("holdfast").addFilter(cleaning)
+    handlers = [*logging.getLogger().handlers]
+    make = logging.getLogRecordFactory()
+
+    def clean(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make(*args, **kwargs)
+        cleaning.filter(record)
+        return record
+
+    # Each record is clean as it is made, whoever handles it; what is added to it later, as handlers see it.
+    logging.setLogRecordFactory(clean)
     for handler in handlers:
         handler.addFilter(cleaning)
     try:
         yield
     finally:
-        logging.getLogger("holdfast").removeFilter(cleaning)
+        if logging.getLogRecordFactory() is clean:
+            logging.setLogRecordFactory(make)
         for handler in handlers:
             handler.removeFilter(cleaning)
 
