@@ -191,6 +191,28 @@ async def test_fork_at_a_record_before_the_first_is_refused() -> None:
         assert refused.value.code == "INVALID_ARGUMENT"
 
 
+async def test_fork_at_does_not_reach_a_destroyed_session_of_that_name() -> None:
+    async with holdfast.open("memory:", {}) as hf:
+        await hf.shell.run("x = 1", session="s", durable=True)
+        at = await hf.journal.last_seq()
+        await hf.shell.destroy("s")
+        await hf.shell.run("y = 1", session="s")
+        with pytest.raises(CallerError) as refused:
+            await hf.shell.fork("s", "t", at=at)
+        assert refused.value.code == "INVALID_ARGUMENT"
+
+
+async def test_fork_at_a_record_keeps_the_limits_of_a_later_setup(url: str) -> None:
+    async with holdfast.open(url, {}) as hf:
+        await hf.shell.run("x = 1", session="s", durable=True)
+        at = await hf.journal.last_seq()
+        await hf.shell.run("x = 2", session="s", setup={"limits": {"memory_mb": 32}})
+        for name, where, found in (("t", at, 1), ("u", None, 2)):
+            await hf.shell.fork("s", name, at=where)
+            done = await hf.shell.run("[x, current_policy()['limits']['memory_mb']]", session=name)
+            assert done.result == [found, 32]
+
+
 async def test_fork_at_reaches_behind_a_reset_and_a_restore(url: str) -> None:
     async with holdfast.open(url, {}) as hf:
         at: dict[str, int] = {}

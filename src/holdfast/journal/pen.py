@@ -81,9 +81,12 @@ class Pen:
         try:
             fresh_until = monotonic() + LEASE_MS / 1000
             await self._journal.renew(lease, ttl_ms=LEASE_MS)
-            self._fresh_until = fresh_until
         except Conflict:
-            self._lease = None
+            if self._lease is lease:  # it may have been taken anew in the meantime
+                self._lease = None
+        else:
+            if self._lease is lease:
+                self._fresh_until = fresh_until
 
     async def release(self) -> None:
         """Give the stream back."""

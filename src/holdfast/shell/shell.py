@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
 import anyio
 
@@ -381,9 +381,12 @@ class Shell:
 
     async def _as_it_was(self, session_id: str, live: Session, at: int) -> Snapshot:
         """The state of a session after record `at`."""
-        limits = live.limits or (await self._row_limits(session_id))
+        row: dict[str, Any] = await self._journal.row("sessions", session_id) or {}
+        own = SessionLimits.model_validate(row.get("limits") or {})
+        limits = setup_of(self.services, row).limits or live.limits or own
         upto = 0
-        async for record in self._journal.read(session_id, after=0):
+        # One that was destroyed under this name before is another session.
+        async for record in self._journal.read(session_id, after=int(row["created_pos"]) - 1):
             if record.seq > at:
                 break
             upto = record.pos
@@ -408,10 +411,6 @@ class Shell:
             names=tuple(sorted(made.names)),
             sources=made.definitions.told(),
         )
-
-    async def _row_limits(self, session_id: str) -> SessionLimits:
-        row = await self._journal.row("sessions", session_id)
-        return SessionLimits.model_validate((row or {}).get("limits") or {})
 
     async def _setup_of(self, session_id: str) -> Setup:
         return setup_of(self.services, await self._journal.row("sessions", session_id))
