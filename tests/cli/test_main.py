@@ -9,23 +9,20 @@ from pathlib import Path
 import pytest
 
 from holdfast import __version__
+from holdfast.cli import main
 
 COMMANDS = [
     (),
-    ("run",),
-    ("validate",),
-    ("session",),
-    ("session", "list"),
-    ("session", "show"),
-    ("session", "destroy"),
-    ("journal",),
-    ("journal", "show"),
-    ("journal", "tail"),
-    ("journal", "verify"),
-    ("journal", "export"),
-    ("journal", "backup"),
-    ("doctor",),
-    ("demo",),
+    *((name,) for name in main.COMMANDS),
+    *(
+        ("session", name)
+        for name in "list show create snapshot restore fork reset diff destroy".split()
+    ),
+    *(("tools", name) for name in "list describe search".split()),
+    *(("runs", name) for name in "list show resume cancel resolve".split()),
+    *(("approvals", name) for name in "list plans show approve deny grants revoke".split()),
+    *(("journal", name) for name in "show tail verify export backup".split()),
+    *(("machines", name) for name in "list show explore".split()),
 ]
 
 
@@ -68,6 +65,9 @@ def test_help_imports_nothing_heavy():
         (["bogus"], "No such command"),
         (["run", "--bogus"], "No such option"),
         (["session"], "Missing command"),
+        (["runs", "bogus"], "No such command"),
+        (["approvals", "approve"], "Missing argument"),
+        (["daemon"], "--listen"),
         (["session", "show"], "Missing argument"),
         (["journal", "show", "--limit", "0"], "--limit"),
         (["journal", "show", "--after", "x"], "--after"),

@@ -108,7 +108,7 @@ def test_what_was_put_off_can_be_resumed(holdfast, world, tools):
 
 
 def test_history_is_kept_for_its_owner(holdfast):
-    holdfast.on_terminal("repl", typed="1 + 1\n\x04", NO_COLOR="1")
+    holdfast.on_terminal("repl", typed="1 + 1\n:quit\n", NO_COLOR="1")
     history = holdfast.home / "history"
     assert "1 + 1" in history.read_text()
     assert history.stat().st_mode & 0o077 == 0

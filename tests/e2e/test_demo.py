@@ -18,6 +18,9 @@ def test_the_demo_holds_and_leaves_nothing(holdfast, tmp_path: Path):
     assert done.json["ok"]
     assert [step["title"] for step in steps] == [title for title, _ in _story.SCENES]
     assert all(step["checks"] for step in steps)
+    told = [check["what"] for step in steps for check in step["checks"]]
+    assert any("nothing at all was done twice" in what for what in told)
+    assert any("named as in doubt" in what for what in told)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -85,5 +85,4 @@ async def serves(hf: Runtime, id_: str, result: RunResult) -> None:
         if code_of(result) != "INVALID_ARGUMENT":
             again = await hf.shell.run("tool('abc')", session=id_)
             assert again.result == 3, again.error
-            await hf.shell.destroy(id_)
         assert (await hf.shell.run("tool('ab')", session="neighbour")).result == 2

@@ -19,6 +19,8 @@ from holdfast.gate.executor import Context
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _MAX_SAID = 200
+_SIMPLE: tuple[Any, ...] = (str, int, bool)
+"""Types of which every value is JSON, and every value of the JSON type is one."""
 
 
 class _Plain(GenerateJsonSchema):
@@ -56,10 +58,21 @@ class Signature:
                 self._context.append(one.name)
             else:
                 shown.append(one.replace(annotation=hint))
+        self._simple = {one.name: one.annotation for one in shown if one.annotation in _SIMPLE}
+        self._required = [one.name for one in shown if one.default is inspect.Parameter.empty]
+        self._simple_result = hints.get("return") if hints.get("return") in _SIMPLE else None
         self._arguments = _adapter(_typed_dict(shown, documented), name, "its parameters")
         self._result: TypeAdapter[Any] = _adapter(hints.get("return", Any), name, "its result")
         self.input_schema = self._schema_of_arguments(shown)
         self.output_schema = _schema(self._result, "serialization", name, "its result")
+
+    def fits(self, given: Mapping[str, Json]) -> bool:
+        """Whether the values are of the very types the function wants, so that nothing is left to check."""
+        simple = self._simple
+        for name, value in given.items():
+            if type(value) is not simple.get(name):
+                return False
+        return all(name in given for name in self._required)
 
     def arguments(self, given: Mapping[str, Json]) -> dict[str, Any]:
         """The values the function wants; raises `pydantic.ValidationError`."""
@@ -79,6 +92,8 @@ class Signature:
 
     def result(self, value: Any) -> Json:
         """What the function gave, as JSON; raises `TOOL_ERROR` when it can't be."""
+        if type(value) is self._simple_result:
+            return cast("Json", value)
         try:
             # A value that is not what was declared is found by the schema, which says where.
             found = self._result.dump_python(value, mode="json", by_alias=True, warnings=False)

@@ -79,6 +79,9 @@ class Declared(Contract, Generic[P, R]):
 
     def check(self, arguments: Mapping[str, Json]) -> None:
         """Raise `INVALID_ARGUMENT` unless the arguments match the input schema and the function's types."""
+        if self._signature.fits(arguments):
+            self._checked = (arguments, dict(arguments))
+            return
         super().check(arguments)
         try:
             self._checked = (arguments, self._signature.arguments(arguments))

@@ -52,7 +52,7 @@ def policy(toolbox: Toolbox, rules: Policy, limits: SessionLimits, setup: Setup)
         "limits": limits.model_dump(mode="json"),
         "capabilities": [one.name for one in toolbox.all()],
         "policy": rules.describe(),
-        "setup": setup.model_dump(mode="json", exclude_unset=True),
+        "setup": setup.model_dump(mode="json"),
     }
 
 

@@ -331,6 +331,8 @@ class Shell:
             setup = row.value.get("setup")
             ttl = setup.get("ttl_ms") if isinstance(setup, dict) else None
             last = row.value["last_used_at"]
+            if row.value.get("open_run") is not None:
+                continue  # somebody is asked, or has to say what happened: that does not go away by itself
             if isinstance(ttl, int) and isinstance(last, int) and last + ttl < now:
                 with _ignoring_busy():
                     await self.destroy(row.key, wait_ms=0, reason="expired")
