@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from holdfast.contracts import (
-    ApprovalStatus,
-    Body,
     Diagnostic,
     Draft,
     ErrorObject,
@@ -31,20 +29,19 @@ from holdfast.contracts import (
     RunStatus,
     SessionLimits,
 )
-from holdfast.contracts.payload import RunParked, RunResumed
+from holdfast.contracts.payload import RunResumed
 from holdfast.errors import CallerError, HoldfastError, InternalError
-from holdfast.gate.broker import ended, settlement
 from holdfast.gate.budgets import Ledger
 from holdfast.gate.crossing import Desk, Outcome
 from holdfast.gate.dryrun import ApprovedPlan
-from holdfast.gate.past import Pasts, pasts_of
+from holdfast.gate.past import Pasts
 from holdfast.gate.redact import Redactor
 from holdfast.shell.box import AtAwait, AtCall, Box, Ran, Stop
 from holdfast.shell.definitions import Definitions
 from holdfast.shell.drive import CancelMode, CancelRequested, Clock, Drive, Parked
+from holdfast.shell.parking import park, withdraw
 from holdfast.shell.plans import approved_plan
 from holdfast.shell.refusals import hook_stopped
-from holdfast.shell.snapshot import Snapshot, pack
 from holdfast.shell.standing import Standing, find_standing
 from holdfast.shell.story import Story, cleaned, failed, result_of, was_cancelled
 
@@ -60,8 +57,6 @@ DEBT_RUNS = 512
 
 CALL_DEBT_MS = 1
 """What replaying one call counts, beside computing."""
-
-_CANCELLED = ApprovalStatus.CANCELLED
 
 
 class Runner:
@@ -236,7 +231,7 @@ class Runner:
     async def abandon(self, run_id: str, reason: str | None) -> None:
         """Cancel a run that stands."""
         session = self._session
-        await self._withdraw(run_id)
+        await withdraw(self._session, run_id)
         story = self._story(RunRequest(session_id=session.id), session.defaults(), run_id=run_id)
         await session.pen.append(story.cancelled(reason), durable=True)
 
@@ -308,7 +303,7 @@ class Runner:
             late.cancel()
             self._drive = None
         if isinstance(end, Parked):
-            return await self._park(story, drive, end)
+            return await park(session, story, drive, end)
         end = await self._may_complete(drive, end)
         calls = drive.records(end.calls)
         result = self._told(result_of(story.run_id, end, session.warning, calls))
@@ -339,7 +334,7 @@ class Runner:
         """The run is over: nobody need answer what it asked, and what is in doubt is named."""
         if all(isinstance(errand.end, Outcome) for errand in drive.errands.values()):
             return result
-        drive.pasts = await self._withdraw(story.run_id)
+        drive.pasts = await withdraw(self._session, story.run_id)
         result = result.model_copy(update={"external_calls": drive.records(own)})
         return await self._naming_doubts(result)
 
@@ -382,7 +377,7 @@ class Runner:
     ) -> RunResult:
         """A hook stopped the run, or failed where it may not."""
         error = ErrorObject.of(failure)
-        await self._withdraw(story.run_id)
+        await withdraw(self._session, story.run_id)
         ran = hook_stopped(error)
         result = self._told(result_of(story.run_id, ran, None, drive.records(())))
         drive.desk.tell()
@@ -394,7 +389,7 @@ class Runner:
         session.pen.raise_failure()
         await session.drop()
         await session.services.gate.guards.run_cancelled(drive.desk)
-        drive.pasts = await self._withdraw(story.run_id)
+        drive.pasts = await withdraw(self._session, story.run_id)
         await session.pen.append(story.cancelled(self._reason))
         session.limits = session.limits or story.session_limits
         session.open_run = None
@@ -410,90 +405,6 @@ class Runner:
             error=error,
             run_id=run_id,
         )
-
-    async def _withdraw(self, run_id: str) -> Pasts:
-        """Nobody need answer any more, and nobody uses what was answered; the calls on record."""
-        session, services = self._session, self._session.services
-        await services.journal.flush()  # what was handed in is part of what we look at
-        row: dict[str, Any] = await services.journal.row("runs", run_id) or {}
-        if not row:
-            return Pasts()  # it has not even started
-        after = int(row["start_pos"])
-        pasts = await pasts_of(services.journal, session.id, run_id, after=after)
-        drafts: list[Draft] = []
-        for past in pasts.calls.values():
-            asked = past.approval
-            if asked is not None and not past.settled:
-                await services.approvals.end(asked.id, _CANCELLED, "approval.cancelled")
-                drafts += settlement(
-                    asked, ended(await services.approvals.status(asked.id)), run_id
-                )
-        if drafts:
-            await session.pen.append(drafts)
-        return pasts
-
-    # -- parking --------------------------------------------------------------------------------------
-
-    async def _park(self, story: Story, drive: Drive, parked: Parked) -> RunResult:
-        """Save where the run stands, and give everything back."""
-        session = self._session
-        session.pen.raise_failure()
-        row: dict[str, Any] = await session.services.journal.row("runs", story.run_id) or {}
-        approvals, doubts = row.get("pending_approvals") or (), row.get("in_doubt") or ()
-        result = self._told(_standing_result(story.run_id, drive, parked, approvals, doubts))
-        said, bodies = await self._parked_state(drive, story)
-        body = Body.of(result.model_dump_json().encode(), role="result", mime="application/json")
-        record = RunParked.model_validate(
-            {
-                **said,
-                "status": "needs_attention" if doubts else "waiting_for_approval",
-                "approvals": tuple(approvals),
-                "in_doubt": tuple(doubts),
-                "error": result.error,
-                "result": body.ref.digest,
-                "wall_used_ms": int(drive.clock.used * 1000),
-            }
-        )
-        draft = Draft.of(record, run_id=story.run_id, bodies=(*bodies, body))
-        await session.pen.append([draft], durable=True)
-        session.limits = session.limits or story.session_limits
-        session.open_run = story.run_id
-        await session.drop()
-        await session.pen.release()
-        return result
-
-    async def _parked_state(
-        self, drive: Drive, story: Story
-    ) -> tuple[dict[str, Any], tuple[Body, ...]]:
-        """The engine's state at the call, sealed; nothing where it can't be written down."""
-        session, box = self._session, drive.box
-        engine = session.boxes.engine
-        names = tuple(sorted(session.names))
-        pending = {"run_id": story.run_id}
-        try:
-            state = Snapshot(
-                session.id,
-                engine,
-                await box.dump(),
-                names=names,
-                pending=pending,
-                sources=session.definitions.told(),
-            )
-            sealed = pack(session.services.key, state)
-        except HoldfastError:
-            return {}, ()
-        progress = self._redactor.bytes_(box.progress().model_dump_json().encode())
-        bodies = (
-            Body.of(sealed, role="state", mime="application/x-holdfast-state"),
-            Body.of(progress, role="progress", mime="application/json"),
-        )
-        said = {
-            "state": bodies[0].ref.digest,
-            "progress": bodies[1].ref.digest,
-            "engine": engine,
-            "limits": box.limits,
-        }
-        return said, bodies
 
     # -- parts ----------------------------------------------------------------------------------------
 
@@ -574,40 +485,3 @@ class Runner:
 
 async def _at(stop: Stop) -> Stop:
     return stop
-
-
-def _standing_result(
-    run_id: str, drive: Drive, parked: Parked, approvals: Any, doubts: Any
-) -> RunResult:
-    """What the caller of a run gets that stands."""
-    progress = drive.box.progress()
-    if doubts:
-        named = ", ".join(f"`{errand.name}`" for errand in parked.doubts)
-        error = ErrorObject(
-            code="INTERRUPTED",
-            message=f"Nobody knows whether {named} happened; the run stands there.",
-            hint=f"Say so with `holdfast runs resolve {run_id} {doubts[0]}`"
-            " (--happened JSON, --did-not-happen or --retry), then resume it.",
-            effect_id=str(doubts[0]),
-        )
-        status = RunStatus.INTERRUPTED
-    else:
-        named = ", ".join(f"`{errand.name}`" for errand in parked.waiting)
-        error = ErrorObject(
-            code="WAITING_FOR_APPROVAL",
-            message=f"The run waits for a person to approve {named}.",
-            hint=f"`holdfast approvals approve {approvals[0] if approvals else 'ID'}`, or deny;"
-            " the run then goes on at this call.",
-        )
-        status = RunStatus.WAITING_FOR_APPROVAL
-    return RunResult(
-        status=status,
-        stdout=progress.stdout,
-        stderr=progress.stderr,
-        diagnostics=(Diagnostic.error(error),),
-        external_calls=drive.records(progress.own),
-        error=error,
-        run_id=run_id,
-        approval_id=str(approvals[0]) if approvals else None,
-        in_doubt=tuple(map(str, doubts)),
-    )
