@@ -7,6 +7,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+from holdfast.journal.sqlite_reader import FORMAT
+
 
 def findings(done) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in done.json["checks"]}
@@ -36,7 +38,9 @@ def test_all_is_well(used):
     assert sys.executable in found["python"]["what"]
     assert "bubblewrap" in found["jail"]["what"]
     assert "monty/" in found["engine"]["what"]
-    assert "format 1" in found["journal"]["what"]
+    assert f"format {FORMAT}" in found["journal"]["what"]
+    assert found["capabilities"]["what"] == "none unless a session is opened with some"
+    assert "psycopg" in found["postgres"]["what"]
     assert "records in 3 streams" in found["journal"]["what"]
 
 
@@ -156,3 +160,12 @@ def test_bad_settings_are_explained(holdfast, tmp_path: Path):
     assert (done.code, findings(done)["settings"]["state"]) == (1, "fail")
     (tmp_path / "holdfast.toml").write_text("[shell]\njail = 'auto'\n")
     assert "holdfast.toml" in findings(holdfast("doctor"))["settings"]["what"]
+
+
+def test_capabilities_that_can_not_be_loaded_are_named(holdfast, tmp_path):
+    (tmp_path / "holdfast.toml").write_text('[session]\ncapabilities = ["nowhere_xyz"]\n')
+    done = holdfast("doctor")
+    found = findings(done)
+    assert done.code == 1
+    assert found["capabilities"]["state"] == "fail"
+    assert "nowhere_xyz" in found["capabilities"]["what"]

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,6 +88,21 @@ async def until(done: Callable[[], bool], seconds: float = 10) -> None:
 async def no_process_left(before: Iterable[int] = ()) -> None:
     """Fail unless every process but those of `before` ends at once."""
     await until(lambda: not processes().keys() - set(before))
+
+
+def ticks() -> dict[int, int]:
+    """How long each process below this one has computed."""
+    found: dict[int, int] = {}
+    for pid in processes():
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+            found[pid] = int(fields[11]) + int(fields[12])
+    return found
+
+
+def parent(pid: int) -> int:
+    """The process around another: the jail around an engine."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
 
 def forget_peak() -> None:
@@ -251,6 +266,10 @@ class World:
             """Never return, nor let anybody stop it."""
             self.release.wait()
 
+        def complain(length: int) -> None:
+            """Fail at length."""
+            raise ValueError("\u00e9" * length)
+
         manual: dict[str, Any] = {"side_effect": "external_system", "approval": "manual"}
         made: list[Declared[..., Any]] = [
             capability(tool),
@@ -261,6 +280,7 @@ class World:
             capability(flood),
             capability(hang),
             capability(hang_in_thread),
+            capability(complain),
         ]
         made[0].secret = IN_A_CAPABILITY  # type: ignore[attr-defined]
         made[0].reveal = lambda: IN_A_CAPABILITY  # type: ignore[attr-defined]

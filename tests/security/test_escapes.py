@@ -4,7 +4,7 @@ import re
 from itertools import count
 
 import pytest
-from tests.security.support import VICTIM, Attempt, World, code_of, corpus
+from tests.security.support import VICTIM, Attempt, World, code_of, corpus, opened, processes
 
 from holdfast import Runtime
 
@@ -47,6 +47,29 @@ async def test_nothing_gets_out_on_the_short_way(bare: Runtime, world: World, at
     assert code_of(result) in attempt.ends, result.error or result.result
     assert world.leaks(result, code) == []
     assert world.state() == before
+
+
+async def test_what_code_spoils_it_spoils_for_its_own_run_only(hf: Runtime):
+    """It may do what it likes to the names we keep in its box: the next result is right."""
+    spoils = [one for one in ATTEMPTS if one.name.startswith(("own names", "patching"))]
+    for attempt in spoils:
+        if "wire_money" not in attempt.code:
+            await hf.shell.run(attempt.code, session="spoilt", limits=LIMITS)
+            found = await hf.shell.run("result = 5", session="spoilt", limits=LIMITS)
+            assert (found.result, found.error) == (5, None), attempt.name
+
+
+async def test_a_process_serves_one_session(world: World):
+    """What a session left in its process reaches no other."""
+    used: set[int] = set()
+    other = World(world.folder.with_name("other"))
+    async with opened(other, bare=True) as runtime:
+        for n in range(5):
+            await runtime.shell.run("x = 1", session=f"s{n}")
+            here = {pid for pid in processes() if pid not in used}
+            assert here, "a session came to a process that another had used"
+            used |= here
+            await runtime.shell.destroy(f"s{n}")
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda one: one.name)

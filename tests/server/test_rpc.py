@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import capability
 from holdfast.runtime import Runtime
+from holdfast.server import rpc
 from holdfast.server.methods import Methods
+from holdfast.server.params import NoParams
 from holdfast.server.rpc import MAX_BATCH, Connection, Method
 
 SURFACE = """
@@ -63,10 +65,16 @@ async def talk(methods: dict[str, Method], lines: list[bytes]) -> list[Any]:
     return sent
 
 
-async def said(hf: Runtime, *messages: Any) -> list[Any]:
+async def heard(hf: Runtime, *lines: bytes) -> list[Any]:
+    sent: list[Any] = []
     async with anyio.create_task_group() as background:
         methods = Methods(hf, background, actor="me", via="test").table
-        return await talk(dict(methods), [json.dumps(one).encode() for one in messages])
+        sent += await talk(dict(methods), list(lines))
+    return sent
+
+
+async def said(hf: Runtime, *messages: Any) -> list[Any]:
+    return await heard(hf, *(json.dumps(one).encode() for one in messages))
 
 
 def request(method: str, id_: Any = 1, **params: Any) -> dict[str, Any]:
@@ -92,9 +100,9 @@ async def fail(hf: Runtime, method: str, **params: Any) -> tuple[int, str]:
 
 
 async def test_every_method_of_the_surface_is_there(hf):
-    async with anyio.create_task_group() as background:
-        table = Methods(hf, background, actor="me", via="test").table
-    assert set(table) >= set(SURFACE)
+    for method in SURFACE:
+        [answer] = await said(hf, request(method, odd=1))
+        assert answer["error"]["code"] == -32602, method
 
 
 @pytest.mark.parametrize(
@@ -123,9 +131,7 @@ async def test_every_method_of_the_surface_is_there(hf):
     ids=lambda value: value[:60].decode(errors="replace") if isinstance(value, bytes) else None,
 )
 async def test_errors_by_the_standard(hf, line: bytes, code: int):
-    async with anyio.create_task_group() as background:
-        table = Methods(hf, background, actor="me", via="test").table
-        [answer] = await talk(dict(table), [line])
+    [answer] = await heard(hf, line)
     assert answer["error"]["code"] == code
     assert {"code", "message"} <= set(answer["error"]["data"])
 
@@ -163,13 +169,33 @@ async def test_one_request_that_breaks_does_not_end_the_others():
     async def fine(_: Any, __: Any) -> int:
         return 1
 
-    from holdfast.server.params import NoParams
-
     methods = {"broken": Method(NoParams, broken), "fine": Method(NoParams, fine)}
     lines = [json.dumps(request(name, name)).encode() for name in ("broken", "fine")]
     first, second = await talk(methods, lines)
     assert (first["error"]["code"], first["error"]["data"]["code"]) == (-32000, "INTERNAL_ERROR")
     assert second["result"] == 1
+
+
+async def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rpc, "MAX_OPEN", 2)
+    refused = anyio.Event()
+
+    async def slow(_: Any, __: Any) -> int:
+        await refused.wait()
+        return 1
+
+    async def send(data: bytes) -> None:
+        sent.append(json.loads(data))
+        refused.set()
+
+    async def receive() -> bytes | None:
+        return next(lines, None)
+
+    sent: list[Any] = []
+    lines = iter([json.dumps(request("slow", at)).encode() for at in range(3)])
+    await Connection({"slow": Method(NoParams, slow)}, send).serve(receive)
+    assert [one["id"] for one in sent] == [2, 0, 1]
+    assert sent[0]["error"]["data"]["code"] == "RATE_LIMITED"
 
 
 JSON = st.recursive(
@@ -190,8 +216,6 @@ MESSAGE = st.fixed_dictionaries(
 
 @given(st.lists(MESSAGE | JSON | st.lists(MESSAGE, max_size=3), max_size=4), st.binary(max_size=20))
 def test_whatever_comes_is_answered_by_the_standard_or_not_at_all(messages: list[Any], junk: bytes):
-    from holdfast.server.params import NoParams
-
     async def fine(_: Any, __: Any) -> int:
         return 1
 

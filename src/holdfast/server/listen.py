@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import stat
@@ -16,6 +17,8 @@ from anyio.lowlevel import checkpoint
 
 from holdfast.errors import CallerError
 from holdfast.server.rpc import Connection, Method
+
+_log = logging.getLogger(__name__)
 
 MAX_LINE = 96 << 20
 """Bytes of one message: room for the largest snapshot, in base64."""
@@ -40,8 +43,11 @@ async def serve_unix(path: Path, methods: Mapping[str, Method], ready: anyio.Eve
     own = _inode(path)
 
     async def client(stream: SocketStream) -> None:
-        async with stream:
-            await _serve_stream(stream, methods)
+        try:
+            async with stream:
+                await _serve_stream(stream, methods)
+        except Exception:  # noqa: BLE001 - one client must not end the others
+            _log.exception("A connection ended badly.")
 
     try:
         async with listener:
@@ -166,11 +172,11 @@ async def _serve(connection: Connection, read: Callable[[], Awaitable[bytes]]) -
     lines = _Lines(read)
 
     async def receive() -> bytes | None:
-        try:
-            return await lines.next()
-        except CallerError as why:
-            await connection.refuse(why)
-            return None
+        while True:
+            try:
+                return await lines.next()
+            except CallerError as why:
+                await connection.refuse(why)
 
     await connection.serve(receive)
 
@@ -184,16 +190,20 @@ class _Lines:
         self._searched = 0
 
     async def next(self) -> bytes | None:
-        """The next line; `None` at the end."""
-        while (end := self._held.find(b"\n", self._searched)) < 0:
+        """The next line; `None` at the end. Raises for one that is too long, of which nothing is kept."""
+        too_long = over = False
+        while (end := self._held.find(b"\n", self._searched)) < 0 and not over:
+            too_long = too_long or len(self._held) > MAX_LINE
+            if too_long:
+                self._held.clear()
             self._searched = len(self._held)
-            if self._searched > MAX_LINE:
-                raise _too_long()
             data = await self._read()
-            if not data:
-                return self._taken(len(self._held)) or None
             self._held += data
-        return self._taken(end)
+            over = not data
+        line = self._taken(len(self._held) if end < 0 else end)
+        if too_long:
+            raise _too_long()
+        return None if over and not line else line
 
     def _taken(self, end: int) -> bytes:
         line = bytes(self._held[:end])

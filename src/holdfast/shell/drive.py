@@ -83,6 +83,10 @@ class _OutOfTime(Exception):
     """`wall_ms` has run out while nothing computed."""
 
 
+class _Left(Exception):
+    """A call that is alone waits for a person: nobody need wait with it."""
+
+
 class CancelRequested(Exception):
     """Somebody wants the run stopped, and nothing is under way any more."""
 
@@ -115,7 +119,8 @@ class Drive:
     _live: dict[int, Errand] = field(default_factory=dict[int, Errand])
     """Those that have not ended, or of which nobody knows whether they have."""
     _unstarted: dict[int, Crossing] = field(default_factory=dict[int, Crossing])
-    _inline: anyio.CancelScope | None = None
+    _inline: bool = False
+    _expired: bool = False
     _since: float | None = None
     _watching: asyncio.TimerHandle | None = None
     _calls: TaskGroup | None = None
@@ -151,6 +156,8 @@ class Drive:
                         self._watching.cancel()
         if failure is not None:
             raise failure
+        if found is None and self._expired and self.cancel is None:
+            found = await self.box.stop(_out_of_time(self.clock.limit_ms))
         if found is None:
             raise CancelRequested
         return found
@@ -342,35 +349,34 @@ class Drive:
 
     async def _alone(self, errand: Errand, crossing: Crossing) -> None:
         """Make a call that nothing else is under way beside. If it waits for a person, it is left there."""
-        self._since = monotonic()
-        inline = self._inline = anyio.CancelScope()
-        with inline:
-            try:
-                self._ended(errand, await self.performs.perform(crossing))
-            finally:
-                self._inline = None
-                self._count()
-        if inline.cancelled_caught and errand.mood != "waiting":
-            raise _OutOfTime
+        self._since, self._inline = monotonic(), True
+        try:
+            self._ended(errand, await self.performs.perform(crossing))
+        except _Left:
+            pass
+        finally:
+            self._inline = False
+            self._count()
 
     def _mood(self, errand: Errand, now: Mood) -> None:
         """A call works, asks, or waits. Of one that is alone, the clock stops meanwhile, or it is left there."""
         errand.mood = now
-        if self._inline is None:
+        if not self._inline:
             self._wake()
             return
         self._count()
         if now == "working":
             self._since = monotonic()
         elif now == "waiting":
-            self._inline.cancel()
+            raise _Left
 
     def _watch(self) -> None:
         """Called by a timer: whether the run's time has run out while one call is under way, alone."""
         spent = 0.0 if self._since is None else monotonic() - self._since
         left = self.clock.left() - spent
-        if left <= 0 and self._inline is not None and self._since is not None:
-            self._inline.cancel()
+        if left <= 0 and self._since is not None:
+            self._expired = True
+            self._scope.cancel()
             return
         loop = asyncio.get_running_loop()
         self._watching = loop.call_later(max(left, _WATCH_AGAIN), self._watch)

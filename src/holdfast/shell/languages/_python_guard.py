@@ -69,6 +69,7 @@ class Guard:
         "_meanwhile",
         "_rested",
         "_resting",
+        "_rings",
         "_room",
         "_stderr",
         "_stdout",
@@ -100,6 +101,7 @@ class Guard:
         self._cpu = limits.cpu_ms / 1000
         self._wall = limits.wall_ms / 1000
         self._begun = self._resting = False
+        self._rings = 0.0
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
 
@@ -134,15 +136,20 @@ class Guard:
     def _begin(self) -> None:
         """Whatever can wait until the engine computes: it costs no time then."""
         self._begun = True
-        # A thread of the engine must get hold of the interpreter before it can send the feed off. Once it had its
-        # turn, what we do here costs no time; before that, all of it would.
-        os.sched_yield()
+        if self._meanwhile is not None:
+            # A thread of the engine must get hold of the interpreter before it can send the feed off. Once it had
+            # its turn, what we do here costs no time; before that, all of it would.
+            os.sched_yield()
         now = monotonic()
         took = now - self.started
-        self._alarm.set(min(self._cpu + self._hosted, self._wall) - took, self._tick)
+        self._set_alarm(now, min(self._cpu + self._hosted, self._wall) - took)
         self._task = task = asyncio.current_task()
         self._cancelling = 0 if task is None else task.cancelling()
         self._worker.glance(now)
+
+    def _set_alarm(self, now: float, delay: float) -> None:
+        self._rings = now + delay
+        self._alarm.set(delay, self._tick)
 
     async def pass_time(self) -> None:
         """Do what was to be done meanwhile, once."""
@@ -177,10 +184,10 @@ class Guard:
         self._resting = False
         self.started += now - self._rested
         if wall_ms is not None:
-            wall = now - self.started + wall_ms / 1000
-            if wall < self._wall:
-                self._begun = False  # the alarm may have to ring earlier
-            self._wall = wall
+            self._wall = now - self.started + wall_ms / 1000
+            # Earlier than set, the alarm is set anew; later, it finds out by itself when it rings.
+            if self._begun and now + wall_ms / 1000 < self._rings:
+                self._set_alarm(now, wall_ms / 1000)
         # Whoever answers may be another than whoever started.
         self._task = task = asyncio.current_task()
         self._cancelling = 0 if task is None else task.cancelling()
