@@ -253,8 +253,11 @@ async def resumed(report: Report) -> None:
     for n in (RESUMED // 2, RESUMED):
         async with opened() as (hf, _):
             code = program("look", n) + "\nsend(n)"
-            done = await hf.shell.run(code, session="s", limits=SessionLimits(
-                max_external_calls=100_000, cpu_ms=60_000, wall_ms=600_000))
+            done = await hf.shell.run(
+                code,
+                session="s",
+                limits=SessionLimits(max_external_calls=100_000, cpu_ms=60_000, wall_ms=600_000),
+            )
             assert done.approval_id is not None, done.error
             rows = [r async for r in hf.journal.read("s", after=0) if r.kind == "run_parked"]
             await hf.journal.erase(str(rows[-1].payload["state"]), reason="bench")
@@ -264,6 +267,8 @@ async def resumed(report: Report) -> None:
             took.append(perf_counter() - started)
             assert again.status == "ok", again.error
     half, whole = took
-    report.at_most(f"resume after {RESUMED} calls, by replay", whole, 1.0, "s", f"{RESUMED // 2}: {half:.2f} s")
+    report.at_most(
+        f"resume after {RESUMED} calls, by replay", whole, 1.0, "s", f"{RESUMED // 2}: {half:.2f} s"
+    )
     report.at_most("the same against half as many calls", whole / half, 2.5, "x", "")
     report.note("one replayed call", median([whole / RESUMED]) * 1e6, "us", "")
