@@ -129,13 +129,24 @@ async def test_inputs_are_bounded_by_the_box(hf: Runtime, inputs: dict[str, Any]
     await serves(hf, id_, result)
 
 
-@pytest.mark.xfail(strict=True, reason="the gate records errors in full, and a record has no room")
 async def test_the_longest_error_of_a_capability_is_told(hf: Runtime):
     """It is told, if not in full; the run that saw it ends, and is on record."""
     for code in ("complain(200000)", "try:\n  complain(200000)\nexcept ValueError: pass"):
         result = await hf.shell.run(code, session="complaints")
         assert code_of(result) in ("TOOL_ERROR", "ok")
     assert (await hf.shell.run("1 + 1", session="complaints")).result == 2
+
+
+async def test_a_state_too_large_to_be_kept_is_made_again(hf: Runtime):
+    roomy = {"memory_mb": 256, "cpu_ms": 20_000, "wall_ms": 20_000}
+    result = await hf.shell.run(
+        "x = 'y' * (70 << 20)", session="roomy", limits=roomy, return_snapshot=True
+    )
+    assert (code_of(result), result.snapshot_id) == ("ok", None)
+    assert (await hf.shell.run("len(x)", session="roomy", limits=roomy)).result == 70 << 20
+    result = await hf.shell.run("x = [x]\nwire_money(5)", session="roomy", limits=roomy)
+    assert code_of(result) == "WAITING_FOR_APPROVAL"
+    await hf.shell.destroy("roomy")
 
 
 async def serves(hf: Runtime, id_: str, result: RunResult) -> None:

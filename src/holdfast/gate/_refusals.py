@@ -8,6 +8,9 @@ from holdfast.gate.broker import Settled
 from holdfast.gate.policy import Ruling
 from holdfast.gate.redact import Redactor
 
+MAX_TEXT = 4000
+"""Characters of an error that are kept."""
+
 # Exceptions of capabilities that the code sees as they are; any other becomes a `RuntimeError`.
 _PASSED = frozenset(
     (
@@ -147,8 +150,16 @@ def cancelled(name: str) -> ModelError:
 
 
 def redacted(redactor: Redactor, error: ErrorObject) -> ErrorObject:
-    """The error without any secret in it."""
-    return ErrorObject.model_validate(redactor.json(error.model_dump(mode="json")))
+    """The error without any secret in it, and no longer than a record has room for."""
+    clean = ErrorObject.model_validate(redactor.json(error.model_dump(mode="json")))
+    message, hint = _cut(clean.message), clean.hint and _cut(clean.hint)
+    if message is clean.message and hint is clean.hint:
+        return clean
+    return clean.model_copy(update={"message": message, "hint": hint})
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text)} characters)"
 
 
 def failure_of(name: str, why: Exception) -> tuple[ErrorObject, str | None]:

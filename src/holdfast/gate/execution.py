@@ -48,6 +48,9 @@ _S = EffectStatus
 Why = Literal["not_started", "recovered"]
 """Why an effect is done again: it never began, or that is harmless."""
 
+MAX_REFUSED = 64 * 1024
+"""Bytes of the arguments of a call that was not made, up to which they are kept."""
+
 _LOOK_BACK = 5000
 """Records in which calls of the last minute are looked for."""
 
@@ -190,6 +193,10 @@ class Execution:
     ) -> Outcome:
         """Record a call that was not made; what the code gets."""
         request = body.ref.digest
+        if body.ref.size > MAX_REFUSED:
+            # Its digest says what it was; nobody has to keep what was not even tried.
+            left_out = canonical_json({"left_out": {"bytes": body.ref.size, "digest": request}})
+            body = Body.of(left_out, role="arguments", mime="application/json")
         executor = crossing.desk.toolbox.get(crossing.name)
         awaited = executor is not None and executor.capability.asynchronous
         intent = EffectIntent(
@@ -201,7 +208,7 @@ class Execution:
             awaited=awaited,
             request=request,
             policy_refs=refused.rules,
-            content_refs=(request,),
+            content_refs=(body.ref.digest,),
             redacted_summary=f"execute {crossing.name}",
         )
         result = EffectResult(

@@ -139,8 +139,8 @@ class Gate:
         """The arguments, and the same as canonical JSON."""
         try:
             arguments = executor.bind(crossing.args, crossing.kwargs)
-            executor.check(arguments)
             data = check_request(crossing.name, arguments, executor.capability.limits)
+            executor.check(arguments)
         except CallerError as why:
             raise Refused(why, kind="TypeError") from None
         except ModelError as why:
@@ -281,7 +281,7 @@ class Gate:
         """Refuse a replay that asks for something else than it did."""
         if crossing.known:  # it was read from the record itself
             return
-        now = _as_asked(crossing, executor)
+        now = self.redactor.json(_as_asked(crossing, executor))
         if crossing.name != past.name or _json_body(now).ref.digest != past.request:
             then = await stored_json(self.journal, past.arguments)
             raise mismatch(past, crossing.name, then=then, now=now)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.contracts import Json, canonical_json, digest
+from holdfast.contracts import EffectStatus, Json, canonical_json, digest
 from holdfast.errors import HoldfastError, OperatorError
 from holdfast.gate.crossing import Crossing, Outcome, call_record
 from holdfast.gate.past import Past, mismatch, stored_json
 from holdfast.journal import Journal
+
+_REFUSED = EffectStatus.DENIED_BEFORE_EXECUTION
 
 
 class Recorded:
@@ -55,8 +57,11 @@ class Recorded:
     async def _check_same(self, crossing: Crossing, past: Past) -> None:
         executor = crossing.desk.toolbox.get(crossing.name)
         same = crossing.name == past.name
-        if same and (executor is None or crossing.known):
-            return  # how its arguments are told by name, only the capability knew
+        refused = past.result is not None and past.result.terminal_status is _REFUSED
+        if same and (executor is None or crossing.known or refused):
+            # How its arguments are told by name, only the capability knew; and those of a call that was not made
+            # may be on record without what was secret in them.
+            return
         now: dict[str, Json] = {"args": [*crossing.args], "kwargs": dict(crossing.kwargs)}
         if same and executor is not None:
             try:
