@@ -74,6 +74,14 @@ class Desk:
         everything = self._all(drafts)
         self.pen.post(len(everything), lambda: everything)
 
+    def post_made(self, count: int, make: Callable[[], list[Draft]]) -> None:
+        """Record without waiting what `make` gives; it is called in another thread, a moment later."""
+        if self.runless:
+            self.post(make())
+            return
+        first = self._first()
+        self.pen.post(len(first) + count, lambda: [*first, *make()])
+
     def tell(self) -> None:
         """Hand in that the run has started; what goes wrong is told to whoever writes next."""
         drafts = self._first()

@@ -16,7 +16,6 @@ import anyio
 
 from holdfast.contracts import (
     Body,
-    CapabilityLimits,
     Draft,
     EffectIntent,
     EffectKind,
@@ -61,14 +60,25 @@ class Act:
 
     crossing: Crossing
     passing: Passing
-    intent: EffectIntent
+    known: EffectIntent | None
+    """The intent on record, when it is made again."""
     context: Context
     started: float
     """When the code asked."""
     begun: float = 0.0
     """When the capability was asked."""
-    before: tuple[Draft, ...] = ()
-    """What is recorded together with the result, because nothing had to be on disk before a read."""
+    together: bool = False
+    """Whether the intent is recorded together with the result, because nothing had to be on disk before a read."""
+
+    @property
+    def intent(self) -> EffectIntent:
+        """What was to happen."""
+        return self.known or self.passing.intent(self.crossing)
+
+    def before(self) -> list[Draft]:
+        """What has to be on record before the result."""
+        run_id, body = self.crossing.desk.run_id, self.passing.body
+        return [*self.passing.drafts, Draft.of(self.intent, run_id=run_id, bodies=(body,))]
 
     @property
     def took(self) -> float:
@@ -95,24 +105,22 @@ class Execution:
 
     async def make(self, crossing: Crossing, passing: Passing, started: float) -> Outcome | Doubt:
         """Intent, execute, result."""
-        intent = passing.intent(crossing)
-        said = Draft.of(intent, run_id=crossing.desk.run_id, bodies=(passing.body,))
-        drafts = (*passing.drafts, said)
-        act = Act(crossing, passing, intent, _context(crossing, 1), started)
-        await self._remember_rate(crossing.name, passing.limits)
+        act = Act(crossing, passing, None, _context(crossing, 1), started)
+        if passing.limits.rate_per_min is not None:
+            await self._remember_rate(crossing.name)
         try:
             async with self._limiter.slot(crossing.name, passing.limits):
-                if intent.side_effect in HARMLESS:
-                    act.before = drafts
+                if passing.capability.side_effect in HARMLESS:
+                    act.together = True
                 else:
-                    await crossing.desk.append(drafts, durable=True)
+                    await crossing.desk.append(act.before(), durable=True)
                 return await self._execute(act)
         except RateLimited as why:
             raise self._turned_away(act, why) from None
 
-    async def _remember_rate(self, name: str, limits: CapabilityLimits) -> None:
+    async def _remember_rate(self, name: str) -> None:
         """Count the calls of the last minute that an earlier process made."""
-        if limits.rate_per_min is None or name in self._seeded:
+        if name in self._seeded:
             return
         self._seeded.add(name)
         since = max(0, await self._journal.last_seq() - _LOOK_BACK)
@@ -262,7 +270,7 @@ class Execution:
         await self._record(act, _S.COMPLETED, body=body, resolved=resolved)
         record = call_record(
             crossing.name,
-            act.intent.side_effect,
+            act.passing.capability.side_effect,
             act.passing.request,
             took=monotonic() - act.started,
             response=body.ref.digest,
@@ -362,27 +370,31 @@ class Execution:
         """Record the result; from here on, its place among the results of the run is fixed."""
         crossing, context = act.crossing, act.context
         desk = crossing.desk
-        spent = self._settle(act)
-        result = sure(
-            EffectResult,
-            effect_id=crossing.effect_id,
-            terminal_status=status,
-            external_operation_id=self._external(context),
-            error=error,
-            raised=kind,
-            attempt=context.attempt if context.attempt > 1 else None,
-            resolved=resolved,
-            spent=spent,
-            duration_ms=int(act.took * 1000),
-            content_refs=(body.ref.digest,) if body else (),
-            redacted_summary=f"{crossing.name} {status.value}",
-        )
-        draft = Draft.of(result, run_id=desk.run_id, bodies=(body,) if body else ())
+        spent, took = self._settle(act), act.took
+
+        def made() -> Draft:
+            result = sure(
+                EffectResult,
+                effect_id=crossing.effect_id,
+                terminal_status=status,
+                external_operation_id=self._external(context),
+                error=error,
+                raised=kind,
+                attempt=context.attempt if context.attempt > 1 else None,
+                resolved=resolved,
+                spent=spent,
+                duration_ms=int(took * 1000),
+                content_refs=(body.ref.digest,) if body else (),
+                redacted_summary=f"{crossing.name} {status.value}",
+            )
+            return Draft.of(result, run_id=desk.run_id, bodies=(body,) if body else ())
+
         crossing.ordered(desk.next_order())
-        if act.before:
-            desk.post([*act.before, draft])
+        if act.together:
+            # Nobody waits for these records: they are made where they are written, while the code goes on.
+            desk.post_made(len(act.passing.drafts) + 2, lambda: [*act.before(), made()])
         else:
-            await desk.append([draft], durable=act.careful)
+            await desk.append([made()], durable=act.careful)
 
     def _external(self, context: Context) -> str | None:
         name = context.external_id
@@ -404,7 +416,7 @@ class Execution:
     def _error_outcome(self, act: Act, error: ErrorObject, kind: str | None) -> Outcome:
         record = call_record(
             act.crossing.name,
-            act.intent.side_effect,
+            act.passing.capability.side_effect,
             act.passing.request,
             took=monotonic() - act.started,
             error=error,
