@@ -438,3 +438,17 @@ def test_a_session_is_what_its_runs_made_it(steps: list[tuple[str, int, str]]) -
 
         with tempfile.TemporaryDirectory() as folder:
             portal.call(check, folder)
+
+
+def kill_workers() -> None:
+    for pid in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+
+
+async def test_a_worker_that_died_idle_costs_nobody_an_error(url: str) -> None:
+    async with holdfast.open(url) as hf:
+        await hf.shell.run("x = 41", session="s", durable=True)
+        kill_workers()
+        await anyio.sleep(0.3)
+        done = await hf.shell.run("x + 1", session="s")
+        assert (done.error, done.result) == (None, 42)

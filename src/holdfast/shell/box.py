@@ -146,6 +146,10 @@ class Box(Protocol):
     limits: SessionLimits
     """Those it was opened with."""
 
+    def alive(self) -> bool:
+        """Whether its process still runs, as far as that can be told."""
+        ...
+
     def fits(self, limits: SessionLimits) -> bool:
         """Whether a run can have these limits here: memory and stack depth are built in, the rest is not."""
         ...

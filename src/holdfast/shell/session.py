@@ -53,6 +53,10 @@ COMPACT_OVER = 64 << 10
 """Bytes from which on a saved state is worth compacting: the engine keeps all code it ever got."""
 
 
+IDLE = 0.1
+"""Seconds after which a worker is looked at before it is used again."""
+
+
 class Session:
     """A session as this process holds it. `Shell` makes one for each id it meets."""
 
@@ -383,7 +387,9 @@ class Session:
     async def ready(self, limits: SessionLimits) -> Box:
         """A box in the session's state that can keep `limits`."""
         box = self.box
-        if box is not None and box.fits(limits):
+        # A worker may have died since it was last used, which is nobody's fault that is about to run.
+        idle = monotonic() - self.used > IDLE
+        if box is not None and box.fits(limits) and (not idle or box.alive()):
             return box
         await self.drop()
         made = await restore(self.services, self.boxes, session_id=self.id, limits=limits)

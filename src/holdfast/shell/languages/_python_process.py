@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,14 @@ class Worker:
             # A handle never names another process that got the same id since.
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def alive(self) -> bool:
+        """Whether it still runs, as far as that can be told."""
+        if self._handle is None:
+            return True
+        waiting = select.poll()
+        waiting.register(self._handle, select.POLLIN)
+        return not waiting.poll(0)  # a handle can be read once its process is gone
 
     def glance(self, now: float) -> None:
         """Look at its memory, unless that was done just now: each look lets other threads go first."""

@@ -182,6 +182,10 @@ class PythonBox:
         self._closed = False
         siblings.add(self)
 
+    def alive(self) -> bool:
+        """Whether its process still runs."""
+        return self._live.worker.alive()
+
     def fits(self, limits: SessionLimits) -> bool:
         """Whether a run can have these limits here."""
         mine = self.limits
