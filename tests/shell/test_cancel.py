@@ -26,6 +26,7 @@ import holdfast
 from holdfast import RunResult, RunStatus
 from holdfast.contracts import RunView
 from holdfast.errors import Conflict
+from holdfast.journal import MemoryJournal
 from holdfast.shell import running as running_module
 
 
@@ -535,3 +536,38 @@ await hf.shell.run("x = 2\\nawait send('a', after='never')", session="s")
         assert (await hf.runs.cancel(view.id)).status == "cancelled"
         assert (await hf.shell.run("x", session="s")).result == 1
         assert done_in(tmp_path) == ["send a"]
+
+
+class SlowJournal(MemoryJournal):
+    """Takes its time to append."""
+
+    async def append(self, *args: Any, **kwargs: Any) -> Any:
+        await anyio.sleep(0.05)
+        return await super().append(*args, **kwargs)
+
+
+@pytest.mark.parametrize("after", [0.02, 0.07, 0.12, 0.17, 0.22])
+@pytest.mark.parametrize("code", ["note(1)\nnote(2)", "send(1)"])
+async def test_a_task_cancelled_while_something_is_written(code: str, after: float) -> None:
+    """Whatever was being written, the run is over and on record as cancelled, and the session goes on."""
+
+    @holdfast.capability(side_effect="write", idempotent=True)
+    async def note(n: int) -> int:
+        """Write something down."""
+        return n
+
+    @holdfast.capability(side_effect="write", approval="manual")
+    async def send(n: int) -> int:
+        """Ask first."""
+        return n
+
+    rules = {"policy": {"rules": [{"id": "notes", "tool": "note", "then": "allow"}]}}
+    code = "\n".join(f"await {line}" for line in code.splitlines())
+    async with holdfast.open(SlowJournal(), config=rules, capabilities=[note, send]) as hf:
+        done: list[RunResult] = []
+        with anyio.move_on_after(after):
+            done.append(await hf.shell.run(code, session="s"))
+        if not done:  # else it was over, or parked, before anybody gave up
+            assert {run.status for run in await hf.runs.list()} <= {"cancelled"}
+            assert (await hf.shell.run("1 + 1", session="s")).result == 2
+        assert (await hf.journal.verify()).ok

@@ -7,6 +7,7 @@ the pen is `lost`, until it is taken again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
 
@@ -101,13 +102,18 @@ class Pen:
         lease = self._held()
         at = self.pos
         self.pos = at + len(drafts)
+        found: Appended | None = None
         try:
-            return await self._journal.append(
-                self.stream, drafts, expected_pos=at, epoch=lease.epoch, durable=durable
-            )
+            # Whoever is cancelled meanwhile hears of it afterwards: else nobody knew where the stream stands.
+            with anyio.CancelScope(shield=True):
+                found = await self._journal.append(
+                    self.stream, drafts, expected_pos=at, epoch=lease.epoch, durable=durable
+                )
         except BaseException as failure:
             self.fail(failure)
             raise
+        assert found is not None
+        return found
 
     def post(self, count: int, make: Callable[[], Sequence[Draft]]) -> None:
         """Hand `count` records in; whoever writes next hears of a failure."""
@@ -120,6 +126,11 @@ class Pen:
         """Something was not written, or we do not know: nothing more is written before somebody looked."""
         self._failure = self._failure or failure
         self.pos = LOST
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether a write was cancelled by force, and may have landed or not."""
+        return isinstance(self._failure, asyncio.CancelledError)
 
     def raise_failure(self) -> None:
         """Raise what could not be written; once."""

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 
 from holdfast.contracts import (
     Diagnostic,
@@ -36,6 +38,7 @@ from holdfast.gate.crossing import Desk, Outcome
 from holdfast.gate.dryrun import ApprovedPlan
 from holdfast.gate.past import Pasts
 from holdfast.gate.redact import Redactor
+from holdfast.journal.pen import LEASE_MS
 from holdfast.shell.box import AtAwait, AtCall, Box, Ran, Stop
 from holdfast.shell.definitions import Definitions
 from holdfast.shell.drive import CancelMode, CancelRequested, Clock, Drive, Parked
@@ -303,7 +306,7 @@ class Runner:
             late.cancel()
             self._drive = None
         if isinstance(end, Parked):
-            return await park(session, story, drive, end)
+            return await self._parked(story, drive, end)
         end = await self._may_complete(drive, end)
         calls = drive.records(end.calls)
         result = self._told(result_of(story.run_id, end, session.warning, calls))
@@ -311,6 +314,22 @@ class Runner:
             result = await self._settled(story, drive, result, end.calls)
         session.debt_ms += CALL_DEBT_MS * len(calls)
         return await self._ended(story, end, result, save=save, durable=durable)
+
+    async def _parked(self, story: Story, drive: Drive, parked: Parked) -> RunResult:
+        """Park it, unless its caller gave up meanwhile: then it is cancelled."""
+        result: RunResult | None = None
+        with anyio.CancelScope(shield=True):
+            result = await park(self._session, story, drive, parked)
+        assert result is not None
+        try:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._session.pen.take(monotonic() + LEASE_MS / 1000)
+                await self.abandon(story.run_id, self._reason)
+                self._session.open_run = None
+            raise
+        return result
 
     async def _may_complete(self, drive: Drive, ran: Ran) -> Ran:
         """A hook may not let a run complete: then it fails, and its state is undone."""
@@ -386,6 +405,8 @@ class Runner:
 
     async def _cancelled(self, story: Story, drive: Drive) -> RunResult:
         session = self._session
+        if session.pen.cut_off:
+            await self._look_again(story, drive)
         session.pen.raise_failure()
         await session.drop()
         await session.services.gate.guards.run_cancelled(drive.desk)
@@ -396,6 +417,15 @@ class Runner:
         result = self._cancelled_result(story.run_id)
         result = result.model_copy(update={"external_calls": drive.records(())})
         return await self._naming_doubts(result)
+
+    async def _look_again(self, story: Story, drive: Drive) -> None:
+        """A write was cut off, and may have landed or not: find out where the stream stands."""
+        session, journal = self._session, self._session.services.journal
+        session.pen.lose()
+        await session.pen.take(monotonic() + LEASE_MS / 1000)
+        row = await journal.row("sessions", session.id)
+        story.creates = row is None or row["status"] != "open"
+        story.told = drive.desk.begun = await journal.row("runs", story.run_id) is not None
 
     def _cancelled_result(self, run_id: str) -> RunResult:
         error, self._reason = was_cancelled(self._reason), None
