@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Awaitable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,7 +78,17 @@ def tail(
     """
     import anyio
 
-    anyio.run(_tail, session_id, after, kind, _output.as_json(as_json))
+    from holdfast.cli._stop import Stopped, until_stopped
+
+    def follow() -> Awaitable[None]:
+        return _tail(session_id, after, kind, _output.as_json(as_json))
+
+    try:
+        # Not by the event loop's own way with Ctrl-C: that cancels once, and a wait that ends at the same moment
+        # swallows it.
+        anyio.run(until_stopped, follow)
+    except Stopped as stopped:
+        raise typer.Exit(stopped.exit_code) from None
 
 
 @app.command()
