@@ -20,7 +20,7 @@ from holdfast.contracts import (
 from holdfast.contracts._base import sure
 from holdfast.errors import HoldfastError
 from holdfast.gate.budgets import Ledger
-from holdfast.gate.executor import Toolbox
+from holdfast.gate.executor import Executor, Toolbox
 from holdfast.gate.past import Past
 from holdfast.gate.policy import Policy
 from holdfast.journal.pen import Pen
@@ -158,6 +158,16 @@ class Doubt:
 def effect_id(run_id: str, ordinal: int) -> str:
     """The name of a run's nth call."""
     return f"eff_{run_id.removeprefix('run_')}_{ordinal}"
+
+
+def as_asked(crossing: Crossing, executor: Executor | None) -> dict[str, Json]:
+    """The arguments by name, as the code gave them; as they came, where that fits no way."""
+    try:
+        if executor is not None:
+            return executor.bind(crossing.args, crossing.kwargs)
+    except HoldfastError:
+        pass
+    return {"args": [*crossing.args], "kwargs": dict(crossing.kwargs)}
 
 
 STATUSES = {"PERMISSION_DENIED": CallStatus.DENIED, "TIMEOUT_TOOL": CallStatus.TIMEOUT}

@@ -30,14 +30,15 @@ from holdfast.contracts import (
 )
 from holdfast.contracts._base import sure
 from holdfast.contracts.effect import EffectAttempt, EffectSeen
-from holdfast.errors import HoldfastError, InternalError, JournalError
+from holdfast.errors import HoldfastError, JournalError
 from holdfast.gate._refusals import Refused, cancelled, failure_of, redacted, timed_out
+from holdfast.gate.answers import answer
 from holdfast.gate.crossing import Crossing, Doubt, Outcome, call_record
 from holdfast.gate.executor import Context, Executor, Finding
 from holdfast.gate.guards import Guards
 from holdfast.gate.limits import Limiter, RateLimited, check_response
 from holdfast.gate.passing import Passing
-from holdfast.gate.past import Past, stored_json
+from holdfast.gate.past import Past
 from holdfast.gate.recovery import HARMLESS, repeatable
 from holdfast.gate.redact import Redactor
 from holdfast.journal import Journal
@@ -171,24 +172,12 @@ class Execution:
 
     async def again(self, crossing: Crossing, past: Past) -> Outcome:
         """What the code got when it made this call before."""
-        result = past.result
-        assert result is not None
-        assert past.intent is not None
-        effect, took = past.intent.side_effect, (result.duration_ms or 0) / 1000
-        if result.error is not None:
-            record = call_record(past.name, effect, past.request, took=took, error=result.error)
-            return Outcome(record, error=result.error, kind=result.raised)
-        if not result.content_refs:
-            raise InternalError(f"Effect `{past.effect_id}` has a result without a value.")
-        original = result.content_refs[0]
-        record = call_record(past.name, effect, past.request, took=took, response=original)
-        if past.seen_error is not None:
-            return Outcome(record, error=past.seen_error)
-        value = await stored_json(self._journal, past.seen or original)
+        given = await answer(self._journal, past)
         executor = crossing.desk.toolbox.get(past.name)
-        if past.seen is None and executor is not None and self._guards.changes_results:
-            return await self._seen(crossing, executor, value, record)
-        return Outcome(record, value)
+        unseen = given.error is None and past.seen is None
+        if unseen and executor is not None and self._guards.changes_results:
+            return await self._seen(crossing, executor, given.value, given.record)
+        return given
 
     def refused(
         self,

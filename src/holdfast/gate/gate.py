@@ -48,7 +48,7 @@ from holdfast.gate._refusals import (
 )
 from holdfast.gate.asking import Asking
 from holdfast.gate.broker import Settled, settlement
-from holdfast.gate.crossing import Crossing, Doubt, Outcome, call_record
+from holdfast.gate.crossing import Crossing, Doubt, Outcome, as_asked, call_record
 from holdfast.gate.dryrun import sample
 from holdfast.gate.execution import Execution
 from holdfast.gate.executor import Executor
@@ -281,7 +281,7 @@ class Gate:
         """Refuse a replay that asks for something else than it did."""
         if crossing.known:  # it was read from the record itself
             return
-        now = self.redactor.json(_as_asked(crossing, executor))
+        now = self.redactor.json(as_asked(crossing, executor))
         if crossing.name != past.name or _json_body(now).ref.digest != past.request:
             then = await stored_json(self.journal, past.arguments)
             raise mismatch(past, crossing.name, then=then, now=now)
@@ -296,20 +296,10 @@ class Gate:
             end = Settled(ApprovalStatus.DENIED, refused.void)
             crossing.desk.post(settlement(past.approval, end, crossing.desk.run_id))
         error = redacted(self.redactor, ErrorObject.of(refused.error))
-        asked = self.redactor.json(_as_asked(crossing, executor))
+        asked = self.redactor.json(as_asked(crossing, executor))
         effect = executor.capability.side_effect if executor else SideEffect.NONE
         body = _json_body(asked)
         return self._execution.refused(crossing, body, effect, error, refused, started)
-
-
-def _as_asked(crossing: Crossing, executor: Executor | None) -> dict[str, Json]:
-    """The arguments by name, as the code gave them; as they came, where that fits no way."""
-    try:
-        if executor is not None:
-            return executor.bind(crossing.args, crossing.kwargs)
-    except HoldfastError:
-        pass
-    return {"args": [*crossing.args], "kwargs": dict(crossing.kwargs)}
 
 
 def _free(passing: Passing, wanted: Risk | None) -> bool:

@@ -25,6 +25,7 @@ from holdfast.contracts.policy import Provenance, Rule, Verdict
 from holdfast.errors import CallerError
 from holdfast.gate._policy_rules import Call, Ready, invalid, parse_rules, ready
 from holdfast.gate.expression import Facts, parse_expression
+from holdfast.gate.recovery import HARMLESS
 
 __all__ = [
     "Call",
@@ -35,9 +36,6 @@ __all__ = [
     "parse_rules",
     "stricter",
 ]
-
-HARMLESS = frozenset({SideEffect.NONE, SideEffect.READ})
-"""What is allowed without anybody having said so."""
 
 _REMEMBERED = 4096
 """Rulings that are kept."""

@@ -28,7 +28,7 @@ from holdfast.shell.box import Box
 from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import Clock, Drive, Parked
 from holdfast.shell.replay import restore
-from holdfast.shell.services import Services, setup_of
+from holdfast.shell.services import Services, outside_of, run_limits, setup_of
 from holdfast.shell.story import cleaned, failed, result_of
 
 
@@ -47,7 +47,7 @@ class DryRun:
         known = row if row is not None and row["status"] == "open" else None
         setup = setup or setup_of(services, row)
         own = SessionLimits.model_validate(known["limits"]) if known else None
-        limits = _limits(request, setup.limits or own or services.limits)
+        limits = run_limits(request, setup.limits or own or services.limits)
         boxes = services.boxes[request.language]
         try:
             made = await restore(services, boxes, session_id=request.session_id, limits=limits)
@@ -85,7 +85,7 @@ class DryRun:
             actor=actor or "holdfast",
             runless=True,
         )
-        outside = {one.name: one.asynchronous for one in toolbox.all()}
+        outside = outside_of(toolbox)
         drive = Drive(
             box=box,
             performs=services.gate,
@@ -137,11 +137,3 @@ class DryRun:
 
 PLANS = "holdfast:plans"
 """The stream of plans. Nobody leases it."""
-
-
-def _limits(request: RunRequest, limits: SessionLimits) -> SessionLimits:
-    own = request.limits
-    update = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
-    if request.timeout_ms is not None:
-        update["wall_ms"] = request.timeout_ms
-    return limits.model_copy(update=update) if update else limits

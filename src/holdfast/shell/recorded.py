@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.contracts import EffectStatus, Json, canonical_json, digest
-from holdfast.errors import HoldfastError, OperatorError
-from holdfast.gate.crossing import Crossing, Outcome, call_record
+from holdfast.contracts import EffectStatus, canonical_json, digest
+from holdfast.errors import OperatorError
+from holdfast.gate.answers import answer
+from holdfast.gate.crossing import Crossing, Outcome, as_asked
 from holdfast.gate.past import Past, mismatch, stored_json
 from holdfast.journal import Journal
 
@@ -29,30 +30,7 @@ class Recorded:
                 effect_id=crossing.effect_id,
             )
         await self._check_same(crossing, past)
-        return await self.answer(past)
-
-    async def answer(self, past: Past) -> Outcome:
-        """What a call on record gave."""
-        result, intent = past.result, past.intent
-        assert result is not None
-        assert intent is not None
-        took = (result.duration_ms or 0) / 1000
-        if result.error is not None:
-            record = call_record(
-                past.name, intent.side_effect, past.request, took=took, error=result.error
-            )
-            return Outcome(record, error=result.error, kind=result.raised)
-        original = result.content_refs[0]
-        if past.seen_error is not None:
-            record = call_record(
-                past.name, intent.side_effect, past.request, took=took, response=original
-            )
-            return Outcome(record, error=past.seen_error)
-        value = await stored_json(self._journal, past.seen or original)
-        record = call_record(
-            past.name, intent.side_effect, past.request, took=took, response=original
-        )
-        return Outcome(record, value)
+        return await answer(self._journal, past)
 
     async def _check_same(self, crossing: Crossing, past: Past) -> None:
         executor = crossing.desk.toolbox.get(crossing.name)
@@ -62,13 +40,8 @@ class Recorded:
             # How its arguments are told by name, only the capability knew; and those of a call that was not made
             # may be on record without what was secret in them.
             return
-        now: dict[str, Json] = {"args": [*crossing.args], "kwargs": dict(crossing.kwargs)}
-        if same and executor is not None:
-            try:
-                now = executor.bind(crossing.args, crossing.kwargs)
-            except HoldfastError:
-                pass
-            same = digest(canonical_json(now)) == past.request
+        now = as_asked(crossing, executor)
+        same = same and digest(canonical_json(now)) == past.request
         if not same:
             then = await stored_json(self._journal, past.arguments)
             raise mismatch(past, crossing.name, then=then, now=now)

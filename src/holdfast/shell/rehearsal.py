@@ -25,7 +25,8 @@ from holdfast.contracts import (
 )
 from holdfast.contracts._base import Told, optional
 from holdfast.errors import HoldfastError, NotFound, OperatorError
-from holdfast.gate.crossing import Crossing, Desk, Outcome
+from holdfast.gate.answers import answer
+from holdfast.gate.crossing import Crossing, Desk, Outcome, as_asked
 from holdfast.gate.executor import Toolbox
 from holdfast.gate.past import Past, Pasts, pasts_of, stored_json
 from holdfast.gate.policy import Call, Policy
@@ -35,7 +36,7 @@ from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import Clock, Drive
 from holdfast.shell.recorded import Recorded
 from holdfast.shell.replay import restore
-from holdfast.shell.services import Services, setup_of
+from holdfast.shell.services import Services, outside_of, setup_of
 from holdfast.shell.standing import request_of
 from holdfast.shell.story import result_of
 
@@ -142,10 +143,7 @@ async def _again(
     (session_id, run_id, upto), (code, inputs) = where, what
     boxes = next(iter(services.boxes.values()))
     made = await restore(services, boxes, session_id=session_id, limits=limits, upto=upto)
-    outside = {one.name: one.asynchronous for one in toolbox.all()}
-    for past in pasts.calls.values():
-        if past.intent is not None:
-            outside[past.name] = past.intent.awaited
+    outside = outside_of(toolbox, pasts)
     desk = Desk(
         session_id=session_id,
         run_id=run_id,
@@ -187,7 +185,7 @@ class _Matching:
     """Answers calls of other code: one that is on record, with the same arguments, gets the answer it got."""
 
     def __init__(self, services: Services, pasts: Pasts) -> None:
-        self._recorded = Recorded(services.journal)
+        self._journal = services.journal
         self.used: set[int] = set()
         """The calls on record that were made this time, by number."""
         self._left: dict[tuple[str, str], list[Past]] = defaultdict(list)
@@ -198,12 +196,7 @@ class _Matching:
     async def perform(self, crossing: Crossing) -> Outcome:
         """The recorded answer; raises `REPLAY_MISMATCH` when there is none."""
         executor = crossing.desk.toolbox.get(crossing.name)
-        asked: Json = {"args": [*crossing.args], "kwargs": dict(crossing.kwargs)}
-        try:
-            if executor is not None:
-                asked = executor.bind(crossing.args, crossing.kwargs)
-        except HoldfastError:
-            pass
+        asked = as_asked(crossing, executor)
         found = self._left[crossing.name, digest(canonical_json(asked))]
         if not found:
             raise OperatorError(
@@ -214,7 +207,7 @@ class _Matching:
         past = found.pop(0)
         self.used.add(past.ordinal)
         crossing.ordered(crossing.desk.next_order())
-        return await self._recorded.answer(past)
+        return await answer(self._journal, past)
 
 
 async def _before(services: Services, stream: str, row: dict[str, Any]) -> RunResult | None:

@@ -31,7 +31,7 @@ from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import Clock, Drive, Parked
 from holdfast.shell.recorded import Recorded
 from holdfast.shell.refusals import other_limits
-from holdfast.shell.services import Services, setup_of
+from holdfast.shell.services import Services, outside_of, setup_of
 from holdfast.shell.snapshot import Snapshot, unpack
 
 _PATIENCE = 10
@@ -287,10 +287,7 @@ async def rerun(
     session_id: str,
 ) -> Ran:
     """Run recorded code again; its calls are answered from the record, and none is made."""
-    outside = {one.name: one.asynchronous for one in toolbox.all()}
-    for call in past.pasts.calls.values():
-        if call.intent is not None:
-            outside[call.name] = call.intent.awaited
+    outside = outside_of(toolbox, past.pasts)
     desk = Desk(
         session_id=session_id,
         run_id=past.run_id,

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.contracts import Language, SessionLimits, Setup
+from holdfast.contracts import Language, RunRequest, SessionLimits, Setup
 from holdfast.gate.approvals import Approvals
 from holdfast.gate.executor import Toolbox
 from holdfast.gate.gate import Gate
+from holdfast.gate.past import Pasts
 from holdfast.gate.policy import Policy
 from holdfast.journal import Journal
 from holdfast.shell.box import Boxes
@@ -42,3 +43,21 @@ def setup_of(services: Services, row: Mapping[str, Any] | None) -> Setup:
     if row is None or row["status"] != "open" or row.get("setup") is None:
         return services.setup
     return Setup.model_validate(row["setup"])
+
+
+def run_limits(request: RunRequest, limits: SessionLimits) -> SessionLimits:
+    """The session's limits, and over them what a run says of its own."""
+    given = request.limits
+    own = {} if given is None else {name: getattr(given, name) for name in given.model_fields_set}
+    if request.timeout_ms is not None:
+        own["wall_ms"] = request.timeout_ms
+    return limits.model_copy(update=own) if own else limits
+
+
+def outside_of(toolbox: Toolbox, pasts: Pasts | None = None) -> dict[str, bool]:
+    """What code can call, and whether it awaits it; of a recorded run, as it was then."""
+    found = {one.name: one.asynchronous for one in toolbox.all()}
+    for past in pasts.calls.values() if pasts is not None else ():
+        if past.intent is not None:
+            found[past.name] = past.intent.awaited
+    return found

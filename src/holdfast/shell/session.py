@@ -45,7 +45,7 @@ from holdfast.shell.drive import CancelMode
 from holdfast.shell.refusals import busy, not_found, other_limits, run_open
 from holdfast.shell.replay import restore
 from holdfast.shell.running import Runner
-from holdfast.shell.services import Services, setup_of
+from holdfast.shell.services import Services, outside_of, run_limits, setup_of
 from holdfast.shell.snapshot import Snapshot, pack
 from holdfast.shell.story import interrupted
 
@@ -319,7 +319,7 @@ class Session:
 
     def outside(self) -> dict[str, bool]:
         """What the code can call, and whether it awaits it."""
-        return {one.name: one.asynchronous for one in self.toolbox.all()}
+        return outside_of(self.toolbox)
 
     # -- the turn -------------------------------------------------------------------------------------
 
@@ -471,13 +471,7 @@ class Session:
     def limits_of(self, request: RunRequest) -> SessionLimits:
         """The session's limits, and over them what this run says of its own."""
         limits = self.setup.limits or self.limits or self.services.limits
-        given = request.limits
-        own = (
-            {} if given is None else {name: getattr(given, name) for name in given.model_fields_set}
-        )
-        if request.timeout_ms is not None:
-            own["wall_ms"] = request.timeout_ms
-        return limits.model_copy(update=own) if own else limits
+        return run_limits(request, limits)
 
 
 class _Turn:
