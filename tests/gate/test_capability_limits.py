@@ -49,6 +49,21 @@ async def test_timeout_ms_is_enforced() -> None:
         assert "50 ms" in str(run.result)
 
 
+async def test_a_timeout_of_the_capability_is_its_own() -> None:
+    @capability(side_effect="write")
+    async def ring() -> str:
+        """Raise what a client of somebody else's raises."""
+        raise TimeoutError("the other side")
+
+    async with holdfast.open("memory:", ASKS_NOT, capabilities=[ring]) as hf:
+        run = await hf.shell.run("await ring()", session="s")
+        assert (run.status, code_of(run)) == ("runtime_error", "TOOL_ERROR")
+        assert run.error is not None
+        assert "the other side" in run.error.message
+        (result,) = await said(hf, run, "effect_result")
+        assert (result["terminal_status"], result["raised"]) == ("failed", "TimeoutError")
+
+
 async def test_timeout_ms_of_a_write_leaves_it_in_doubt() -> None:
     """Of what must not be done twice, a deadline is no answer."""
     tool = hanging(timeout_ms=50, side_effect="write")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.contracts import CapabilityLimits
 from holdfast.errors import CallerError, ModelError
-from holdfast.gate.limits import Limiter, RateLimited, check_request, check_response, deadline
+from holdfast.gate.limits import Limiter, RateLimited, check_request, check_response
 from holdfast.testing import FakeClock
 
 
@@ -37,48 +37,6 @@ def test_max_response_bytes_is_enforced():
 def test_what_is_not_json_is_refused_as_such():
     with pytest.raises(CallerError, match="PAYLOAD_NOT_JSON"):
         check_response("get", float("nan"), limits())
-
-
-# -- time ---------------------------------------------------------------------------------------------
-
-
-async def test_timeout_ms_is_enforced():
-    stopped = anyio.Event()
-
-    async def slow() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            stopped.set()
-
-    with (
-        pytest.raises(ModelError, match="longer than 5 ms") as caught,
-        deadline("slow", limits(timeout_ms=5)),
-    ):
-        await slow()
-    assert caught.value.code == "TIMEOUT_TOOL"
-    assert stopped.is_set()
-
-
-async def test_what_ends_in_time_passes():
-    with deadline("quick", limits(timeout_ms=60_000)):
-        await checkpoint()
-
-
-async def test_a_timeout_of_the_capability_is_its_own():
-    with (
-        pytest.raises(TimeoutError, match="the other side"),
-        deadline("quick", limits(timeout_ms=60_000)),
-    ):
-        raise TimeoutError("the other side")
-
-
-async def test_cancelled_from_outside_is_no_timeout():
-    with anyio.CancelScope() as outside:
-        with deadline("slow", limits(timeout_ms=60_000)):
-            outside.cancel()
-            await anyio.sleep_forever()
-    assert outside.cancelled_caught
 
 
 # -- how many at once ---------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import anyio
@@ -50,22 +49,6 @@ def check_response(name: str, value: Json, limits: CapabilityLimits) -> bytes:
             hint="Ask for less: a smaller range, fewer rows, one page.",
         )
     return data
-
-
-@contextmanager
-def deadline(name: str, limits: CapabilityLimits) -> Generator[None]:
-    """Cancel what is inside when its time is up, and raise `TIMEOUT_TOOL`.
-
-    What ended just in time keeps its result; a `TimeoutError` of the capability's own stays what it is.
-    """
-    with anyio.move_on_after(limits.timeout_ms / 1000) as scope:
-        yield
-    if scope.cancelled_caught:
-        raise ModelError(
-            "TIMEOUT_TOOL",
-            f"`{name}` took longer than {limits.timeout_ms} ms and was stopped.",
-            hint="Ask for less at a time; whether it had an effect is not known.",
-        )
 
 
 class RateLimited(ModelError):
