@@ -59,7 +59,7 @@ serve: $(VENV)/.run ## start the server (ARGS=...)
 	else echo "The server is not part of this version yet."; fi
 
 clean: ## remove .venv and all that the tools left behind
-	rm -rf $(VENV) build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .bench build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- installing: a stamp for each step, so that a demo does not wait for the linters ---

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import nan
 from statistics import median
+
+MAX_WHY = 200
+"""Characters of an error that are shown."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,12 @@ class Report:
     def note(self, what: str, value: float, unit: str, detail: str = "") -> None:
         """A figure without a limit."""
         self._add(Line(what, value, unit, "", None, detail))
+
+    def absent(self, what: str, why: str) -> None:
+        """Something that should have been measured and was not: a miss, because nobody knows."""
+        why = why if len(why) <= MAX_WHY else why[: MAX_WHY - 1] + "…"
+        self.lines.append(Line(what, nan, "", "", False, why))
+        print(f"MISS {what:<52} {'not run':>12}  {'':<14} {why}", flush=True)
 
     def _add(self, line: Line) -> None:
         self.lines.append(line)

@@ -2,7 +2,7 @@
 
     python scripts/crash_matrix.py
 
-The tales (`tests/crash/story.py`) have one read, one keyed write, one keyless write, one approval and a gather of three, one
+The tales of code (`tests/crash/story.py`) have one read, one keyed write, one keyless write, one approval and a gather of three, one
 after another and all at a time; the world they change is a SQLite file. An undisturbed process lists the points it passes: before and after every journal
 append, every other operation on the journal, every step of the engine, every act of a capability; and it counts the steps
 of its event loop, which are what lies between two awaits. Then, for each of them, a process is killed with SIGKILL right
@@ -12,6 +12,9 @@ projections folded again are the same, and that nothing was done without an inte
 * result, output, variables and the world are what they are without any death;
 * the run stopped for a person only to ask about the keyless write, and was told what the world shows;
 * the session made again from its record alone has the same variables.
+
+The tales of agents (`tests/crash/agent_story.py`) have a model that writes code, or calls tools itself, with approvals and
+a structured output; they say themselves what must hold.
 """
 
 import argparse
@@ -27,16 +30,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.crash import points, story
+from tests.crash import agent_story, points, story
 
 from holdfast.capabilities.load import load
 from holdfast.journal.sqlite import SqliteJournal
 
 Target = str | int
 """A place by its label, or the number of a step of the event loop."""
+
+
+class Tale(Protocol):
+    """What is lived, in one process after another."""
+
+    async def live(self, folder: Path, journal: SqliteJournal, *, check: bool) -> int:
+        """Be one of them, to the end; how often somebody had to say what became of a keyless write."""
+        ...
+
+
+TALES: dict[str, Tale] = {**story.TALES, **agent_story.TALES}
 
 STRAY = 10
 """Steps beyond those counted: timers make their number vary."""
@@ -87,16 +102,16 @@ def in_child(work: Callable[[], object]) -> int:
         os._exit(1)
 
 
-async def _live(folder: Path, generation: int, watched: bool, tale: story.Tale) -> int:
+async def _live(folder: Path, generation: int, watched: bool, tale: Tale) -> int:
     kind = points.WatchedJournal if watched else SqliteJournal
     journal = kind.open(folder / "journal.db", clock=story.clock_of(generation))
     try:
-        return await story.live(folder, journal, tale, check=not watched)
+        return await tale.live(folder, journal, check=not watched)
     finally:
         await journal.close()
 
 
-def count(folder: Path, tale: story.Tale) -> None:
+def count(folder: Path, tale: Tale) -> None:
     """Live undisturbed, and write down what was passed."""
     found = points.watch(None)
     points.watch_steps()
@@ -104,7 +119,7 @@ def count(folder: Path, tale: story.Tale) -> None:
     (folder / "points").write_text(json.dumps({"labels": found.labels, "steps": found.steps}))
 
 
-def victim(folder: Path, generation: int, target: Target, tale: story.Tale) -> None:
+def victim(folder: Path, generation: int, target: Target, tale: Tale) -> None:
     """Live, and die there."""
     points.watch(target, folder / "died")
     if isinstance(target, int):
@@ -112,13 +127,13 @@ def victim(folder: Path, generation: int, target: Target, tale: story.Tale) -> N
     asyncio.run(_live(folder, generation, True, tale))
 
 
-def survivor(folder: Path, generation: int, tale: story.Tale) -> None:
+def survivor(folder: Path, generation: int, tale: Tale) -> None:
     """Take over, and check everything."""
     doubts = asyncio.run(_live(folder, generation, False, tale))
     (folder / "doubts").write_text(str(doubts))
 
 
-def run_case(case: Sequence[Target], folder: Path, tale: story.Tale) -> dict[str, object]:
+def run_case(case: Sequence[Target], folder: Path, tale: Tale) -> dict[str, object]:
     """Die at each target in turn, each in a new process, then take over."""
     where: list[str | None] = []
     for generation, target in enumerate(case):
@@ -132,7 +147,7 @@ def run_case(case: Sequence[Target], folder: Path, tale: story.Tale) -> dict[str
     return {"where": where, "doubts": int((folder / "doubts").read_text())}
 
 
-def run_all(cases: Iterator[Sequence[Target]], tale: story.Tale, jobs: int) -> Tally:
+def run_all(cases: Iterator[Sequence[Target]], tale: Tale, jobs: int) -> Tally:
     """Several cases at a time, each in processes of its own."""
     tally = Tally()
     busy: dict[int, tuple[Sequence[Target], Path]] = {}
@@ -155,7 +170,7 @@ def run_all(cases: Iterator[Sequence[Target]], tale: story.Tale, jobs: int) -> T
         shutil.rmtree(folder)
 
 
-def _case_process(case: Sequence[Target], folder: Path, tale: story.Tale) -> None:
+def _case_process(case: Sequence[Target], folder: Path, tale: Tale) -> None:
     code = 1
     try:
         (folder / "said").write_text(json.dumps(run_case(case, folder, tale)))
@@ -186,7 +201,7 @@ def cases_of(
 
 def matrix(name: str, options: argparse.Namespace) -> Tally:
     """Everything, of one tale."""
-    tale = story.TALES[name]
+    tale = TALES[name]
     with tempfile.TemporaryDirectory(prefix="crash-matrix-") as folder:
         if in_child(lambda: count(Path(folder), tale)):
             raise SystemExit("FAILED: undisturbed")
@@ -210,7 +225,7 @@ def matrix(name: str, options: argparse.Namespace) -> Tally:
 def main() -> None:
     """Die as told."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("tales", nargs="*", default=list(story.TALES), help="; ".join(story.TALES))
+    parser.add_argument("tales", nargs="*", default=list(TALES), help="; ".join(TALES))
     parser.add_argument("--every", type=int, default=1, help="die at every so many points only")
     parser.add_argument("--shift", type=int, default=0, help="begin with another point")
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time")

@@ -22,6 +22,7 @@ MAY_TOUCH_THE_WORLD = (
     "gate/_hook_http.py",
     "gate/dispatch_command.py",
     "journal",
+    "models/catalog.py",
     "runtime",
     "server",
     "shell/confine",

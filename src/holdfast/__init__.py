@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
     from holdfast.gate.executor import Context, Finding
     from holdfast.gate.hooks import hook
-    from holdfast.runtime import Runtime, open
+    from holdfast.runtime import Agent, Run, Runtime, open
     from holdfast.shell import Shell
 
 __all__ = [
@@ -119,6 +119,8 @@ __all__ = [
     "Finding",
     "hook",
     # holdfast.runtime
+    "Agent",
+    "Run",
     "Runtime",
     "open",
     # holdfast.shell
@@ -167,6 +169,8 @@ _EXPORTS: dict[str, str] = {
     "Context": "holdfast.gate.executor",
     "Finding": "holdfast.gate.executor",
     "hook": "holdfast.gate.hooks",
+    "Agent": "holdfast.runtime",
+    "Run": "holdfast.runtime",
     "Runtime": "holdfast.runtime",
     "open": "holdfast.runtime",
     "Shell": "holdfast.shell",

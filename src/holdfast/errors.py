@@ -12,7 +12,8 @@ Split by who can act on it:
     ├─ ModelError             the code an agent wrote: repair it and run again
     ├─ PersonError            a human decision is missing: ask, or answer
     ├─ OperatorError          the machine or its set-up: repair, free, install
-    │  └─ JournalError        the journal's file: full, locked, read-only, damaged, too new
+    │  ├─ JournalError        the journal's file: full, locked, read-only, damaged, too new
+    │  └─ ModelFailure        a model's provider: refuses, is overloaded, or breaks off
     └─ InternalError          holdfast itself: please report it
 
 `holdfast.machines` adds `Rejected` (`NoTransition`, `GuardRejected`) for a lifecycle that refuses a step.
@@ -72,6 +73,7 @@ CODES: dict[str, ErrorCode] = _table(
     ErrorCode("APPROVAL_CLOSED", "caller", None, "the approval is decided, expired or withdrawn"),
     ErrorCode("DECISION_REFUSED", "caller", None, "the answer is not one the request allows"),
     ErrorCode("EFFECT_NOT_IN_DOUBT", "caller", None, "the effect has a result, or never began"),
+    ErrorCode("PRICE_UNKNOWN", "caller", None, "money is limited, and a model has no price", 2),
     ErrorCode("POLICY_INVALID", "caller", None, "a policy rule can't be understood", 2),
     ErrorCode("HOOK_INVALID", "caller", None, "a hook asks for what its point does not allow", 2),
     ErrorCode("SNAPSHOT_VERSION_MISMATCH", "caller", _INVALID, "a snapshot of another version"),
@@ -105,6 +107,7 @@ CODES: dict[str, ErrorCode] = _table(
     ErrorCode("REQUEST_TOO_LARGE", "model", "runtime_error", "a call's arguments are too long"),
     ErrorCode("RESPONSE_TOO_LARGE", "model", "runtime_error", "a call's result is too long"),
     ErrorCode("RATE_LIMITED", "model", "runtime_error", "a capability is called too often"),
+    ErrorCode("MAX_TURNS", "person", "resource_exhausted", "an agent asked its model too often"),
     ErrorCode("BUDGET_EXCEEDED", "person", "resource_exhausted", "the session's budget is used"),
     ErrorCode("TIMEOUT_CPU", "model", "timeout", "computed longer than `cpu_ms`"),
     ErrorCode("TIMEOUT_WALL", "model", "timeout", "took longer than `wall_ms`"),
@@ -123,6 +126,21 @@ CODES: dict[str, ErrorCode] = _table(
     ErrorCode("JAIL_UNAVAILABLE", "operator", None, "the jail was demanded and can't be built"),
     ErrorCode("ENGINE_UNAVAILABLE", "operator", "runtime_error", "the code engine can't start"),
     ErrorCode("HOOK_FAILED", "operator", "interrupted", "a hook failed that may not fail"),
+    ErrorCode("MODEL_RATE_LIMITED", "operator", "runtime_error", "the provider wants fewer calls"),
+    ErrorCode(
+        "MODEL_OVERLOADED", "operator", "runtime_error", "the provider has trouble of its own"
+    ),
+    ErrorCode("MODEL_TIMEOUT", "operator", "runtime_error", "the provider did not answer in time"),
+    ErrorCode("MODEL_STREAM_CUT", "operator", "runtime_error", "an answer broke off in the middle"),
+    ErrorCode("MODEL_CONTEXT_EXCEEDED", "operator", "runtime_error", "the prompt is too long"),
+    ErrorCode("MODEL_CONTENT_FILTERED", "operator", "runtime_error", "the provider won't answer"),
+    ErrorCode(
+        "MODEL_AUTH", "operator", "runtime_error", "the provider refuses the key, or has none"
+    ),
+    ErrorCode(
+        "MODEL_INVALID_REQUEST", "operator", "runtime_error", "the provider refuses a request"
+    ),
+    ErrorCode("MODEL_UNKNOWN", "operator", "runtime_error", "there is no such model", 2),
     ErrorCode("REPLAY_MISMATCH", "operator", None, "a replayed run differs from its record"),
     ErrorCode("JOURNAL_BUSY", "operator", None, "the journal's file stayed locked"),
     ErrorCode("JOURNAL_FULL", "operator", None, "no room left to append"),
@@ -248,6 +266,25 @@ class OperatorError(HoldfastError):
 
 class JournalError(OperatorError):
     """The journal's file stands in the way."""
+
+
+class ModelFailure(OperatorError):
+    """A model's provider refused, was overloaded, or broke off. The code says which, and only the code counts."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        retry_after_ms: int | None = None,
+        partial: object = None,
+    ) -> None:
+        super().__init__(code, message, hint=hint)
+        self.retry_after_ms = retry_after_ms
+        """How long the provider wants to be left alone."""
+        self.partial = partial
+        """What came before it broke off: a `ModelAnswer`, or `None`."""
 
 
 class InternalError(HoldfastError):

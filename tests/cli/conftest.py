@@ -1,13 +1,17 @@
 """The real program in a process of its own, in a home of its own, piped or on a terminal."""
 
+import fcntl
 import json
 import os
 import pty
+import select
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -108,7 +112,64 @@ class Program:
         return Done(process.wait(60), shown.decode().replace("\r\n", "\n"), "")
 
 
+class Terminal:
+    """The program on a terminal of its own, typed at and read from as it goes."""
+
+    def __init__(self, program: Program, *arguments: str, **env: str) -> None:
+        self._leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        self._process = subprocess.Popen(
+            program.command(*arguments),
+            env=program.environment(**{"TERM": "xterm-256color", **env}),
+            cwd=program.home.parent,
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            start_new_session=True,
+            # Its own terminal, so that the keys that make signals make them.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(follower)
+        self.shown = ""
+        self._read = 0
+
+    def expect(self, what: str) -> None:
+        """Wait until this is shown, after what was waited for before."""
+        deadline = time.monotonic() + 90
+        while (at := self.shown.find(what, self._read)) < 0:
+            assert time.monotonic() < deadline, f"{what!r} is not shown: {self.shown!r}"
+            assert self._more(0.1), f"it ended before {what!r}: {self.shown!r}"
+        self._read = at + len(what)
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._leader, text.encode())
+
+    def end(self) -> int:
+        """Wait until it has ended; what it exited with."""
+        while self._more(0.1):
+            pass
+        return self._process.wait(60)
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._leader)
+
+    def _more(self, seconds: float) -> bool:
+        if not select.select([self._leader], [], [], seconds)[0]:
+            return self._process.poll() is None
+        try:
+            data = os.read(self._leader, 65536)
+        except OSError:  # Linux says so when the other side is closed
+            return False
+        self.shown += data.decode(errors="replace").replace("\r\n", "\n")
+        return bool(data)
+
+
 TOOLS = str(Path(__file__).parent / "world.py")
+SCRIPTS = Path(__file__).parent / "scripts.py"
 
 
 @dataclass
@@ -154,6 +215,26 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def tools() -> list[str]:
     """The options that open a session with `world.py`."""
     return ["--capabilities", TOOLS]
+
+
+@pytest.fixture
+def script() -> Callable[[str], list[str]]:
+    """The options that ask a model of `scripts.py`."""
+    return lambda name: ["--model", f"scripted:{SCRIPTS}:{name}"]
+
+
+@pytest.fixture
+def terminal(holdfast: Program) -> Iterator[Callable[..., Terminal]]:
+    """Starts the program on a terminal of its own."""
+    opened: list[Terminal] = []
+
+    def start(*arguments: str, **env: str) -> Terminal:
+        opened.append(Terminal(holdfast, *arguments, **env))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
 
 
 @pytest.fixture

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import typer
 
+from holdfast.cli._agent_flags import AgentFlags
 from holdfast.cli._setup import Flags
 from holdfast.cli.main import COMMANDS, app
 from holdfast.server import methods
 
 TEXT = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 OPENING = "[Opening a session](#opening-a-session)"
+AGENT = "[Which agent](#which-agent)"
 EVERYWHERE = {"--help", "-h", "--json", "--no-json"}
 
 
@@ -47,7 +49,15 @@ def section(command: str) -> str:
 
 
 def flags_of_opening() -> set[str]:
-    part = TEXT.partition("## Opening a session")[2].partition("\n## ")[0]
+    return _options_under("## Opening a session")
+
+
+def flags_of_the_agent() -> set[str]:
+    return _options_under("## Which agent")
+
+
+def _options_under(heading: str) -> set[str]:
+    part = TEXT.partition(f"\n{heading}\n")[2].partition("\n## ")[0]
     return set(re.findall(r"--[a-z][a-z-]*", part))
 
 
@@ -57,6 +67,8 @@ def test_a_command_and_its_options_are_documented(command: str):
     said = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text))
     if OPENING in text:
         said |= flags_of_opening()
+    if AGENT in text:
+        said |= flags_of_the_agent()
     assert sorted(set(FOUND[command]) - said) == []
 
 
@@ -66,6 +78,14 @@ def test_the_options_of_opening_are_those_there_are():
         *("--randomness", "--no-randomness", "--policy", "--budget", "--ttl"),
     }
     assert len(Flags._fields) == 9
+
+
+def test_the_options_of_the_agent_are_those_there_are():
+    assert flags_of_the_agent() == {
+        *("--model", "--fallback", "--instructions", "--tools", "--code", "--run-budget"),
+        *("--max-turns", "--timeout"),
+    }
+    assert len(AgentFlags._fields) == 7
 
 
 def test_nothing_is_documented_that_is_not_there():

@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 import pytest
 
+from holdfast.errors import HoldfastError
 from holdfast.journal.sqlite import SqliteJournal
 from holdfast.journal.sqlite_reader import SqliteReader
 from holdfast.testing import FakeClock
@@ -36,7 +37,7 @@ def grown(now: Any, then: Any) -> bool:
 
 
 def test_there_is_one_for_every_format():
-    assert [path.stem for path in FILES] == ["format-1", "format-2"]
+    assert [path.stem for path in FILES] == ["format-1", "format-2", "format-3"]
     assert all(path.stat().st_size < 100_000 for path in FILES)
 
 
@@ -112,4 +113,20 @@ async def test_it_can_be_written_on(frozen: Path, then: dict[str, Any]):
 async def test_it_can_be_read_where_it_lies(frozen: Path, then: dict[str, Any]):
     reader = SqliteReader(frozen)
     assert (await reader.verify()).root == then["root"]
+    assert await reader.contents([*then["bodies"], then["gone"]]) == {
+        name: text.encode() for name, text in then["bodies"].items()
+    }
     await reader.close()
+
+
+async def test_what_keeps_a_body_keeps_it_after_an_upgrade(frozen: Path, then: dict[str, Any]):
+    reader = SqliteReader(frozen)
+    before = sorted(await reader.holdings())
+    await reader.close()
+    assert {held.digest for held in before} == set(then["bodies"])
+    journal = SqliteJournal.open(frozen)
+    assert sorted(await journal.holdings()) == before
+    persistent = next(held.digest for held in before if held.retention == "persistent")
+    with pytest.raises(HoldfastError, match="CONTENT_NOT_ALLOWED"):
+        await journal.erase(persistent, reason="test")
+    await journal.close()

@@ -92,6 +92,15 @@ class Look:
         await journal.rebuild()
 
 
+def stored_at(path: Path, seq: int) -> bytes:
+    """The bytes of a record as they are stored."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        return db.execute("select body from records where seq=?", (seq,)).get
+    finally:
+        db.close()
+
+
 async def whole(path: Path) -> list[Record]:
     journal = SqliteJournal.open(path)
     try:
@@ -332,11 +341,12 @@ class TestOverwritten:
         original = await whole(copy(files, "closed.db", tmp_path / "original"))
         data = (files / "closed.db").read_bytes()
         for record in original[:: len(original) // 5]:
-            mark = f'"seq":{record.seq},"stream"'.encode()
-            for by in range(-20, 20, 7):
+            mark = stored_at(files / "closed.db", record.seq)
+            for by in range(0, len(mark), 25):
                 path = copy(files, "closed.db", tmp_path)
                 damaged = bytearray(data)
                 at = data.find(mark)
+                assert at >= 0
                 while at >= 0:  # SQLite leaves copies behind where it moves things around
                     damaged[at + by] ^= 0x04
                     at = data.find(mark, at + 1)
@@ -357,8 +367,8 @@ class TestOverwritten:
         await journal.append("w", [note(n) for n in range(60)])
         await journal.close()
         data = path.read_bytes()
-        mark = b'"seq":5,"stream"'
-        path.write_bytes(data.replace(mark, mark.replace(b"5", b"6")))
+        mark = stored_at(path, 5)
+        path.write_bytes(data.replace(mark, mark[:-1] + b"x"))
         journal = SqliteJournal.open(path)
         report = await journal.verify()
         assert report.bad is not None
@@ -372,10 +382,11 @@ class TestOverwritten:
 async def test_a_body_never_passes_for_another(tmp_path: Path):
     path = tmp_path / "journal.db"
     journal = SqliteJournal.open(path)
-    body = Body.of(b"x" * 900)
+    data = random.Random(3).randbytes(900)  # stored as it is
+    body = Body.of(data)
     await journal.append("s", [note(bodies=[body])])
     await journal.close()
-    path.write_bytes(path.read_bytes().replace(b"x" * 900, b"x" * 899 + b"y"))
+    path.write_bytes(path.read_bytes().replace(data, data[:-1] + b"y"))
     journal = SqliteJournal.open(path)
     with refused_with("JOURNAL_DAMAGED"):
         await journal.content(body.ref)

@@ -11,6 +11,7 @@ import pytest
 from holdfast.contracts import Body, Draft, digest
 from holdfast.errors import JournalError
 from holdfast.journal import Bad
+from holdfast.journal._slim import slim
 from holdfast.journal.sqlite import SqliteJournal
 from holdfast.testing._drafts import asked, created, note, started
 
@@ -37,8 +38,9 @@ class Meddler:
         with self.db:
             for table, rows in kept.items():
                 self.db.execute(f"delete from {table}")
-                marks = ",".join("?" * len(rows[0]))
-                self.db.executemany(f"insert into {table} values ({marks})", rows)
+                for row in rows:
+                    marks = ",".join("?" * len(row))
+                    self.db.execute(f"insert into {table} values ({marks})", row)
 
 
 @pytest.fixture
@@ -92,16 +94,16 @@ async def test_flipping_any_byte_of_any_record_names_it(journal: SqliteJournal, 
     for stored in await journal.page(None, 0, 100):
         for column in ("body", "hash"):
             change = Change(meddler, stored.seq, column)
-            for at in range(len(change.value)):
+            for bit in range(0, len(change.value) * 8, 3):  # of every byte at least two
                 flipped = bytearray(change.value)
-                flipped[at] ^= 1 << (at % 8)
+                flipped[bit // 8] ^= 1 << (bit % 8)
                 change.to(bytes(flipped))
                 bad = await bad_of(journal)
                 assert (bad.seq, bad.stream, bad.pos) == (stored.seq, stored.stream, stored.pos)
                 assert bad.why == "its bytes do not match its hash"
                 flips += 1
             change.back()
-    assert flips > 3000
+    assert flips > 2000
     assert (await journal.verify()).ok
 
 
@@ -128,7 +130,7 @@ async def test_moving_a_record_to_another_stream_or_position_names_it(
                 change.to(change.value ^ (1 << bit))
                 bad = await bad_of(journal)
                 assert bad.seq == stored.seq
-                assert bad.why.startswith("it says it is record")
+                assert bad.why == "its bytes do not match its hash"  # they tell where it belongs
             change.back()
     assert (await journal.verify()).ok
 
@@ -238,24 +240,26 @@ async def test_swapping_two_records_names_the_first(journal: SqliteJournal, medd
     assert (await journal.verify()).ok
 
 
-def forge(meddler: Meddler, seq: int) -> bytes:
+async def forge(journal: SqliteJournal, meddler: Meddler, seq: int) -> bytes:
     """Change what a record says and give it the hash that goes with it."""
-    (body,) = meddler.sql("select body from records where seq=?", seq)[0]
-    forged = body.replace(b'"actor":"holdfast"', b'"actor":"somebody"')
+    (stored,) = await journal.page(None, seq - 1, 1)
+    forged = stored.body.replace(b'"actor":"holdfast"', b'"actor":"somebody"')
     hash_ = bytes.fromhex(digest(forged))
-    meddler.sql("update records set body=?, hash=? where seq=?", forged, hash_, seq)
+    meddler.sql("update records set body=?, hash=? where seq=?", slim(forged), hash_, seq)
     return hash_
 
 
 async def test_a_forged_record_is_found_by_its_follower(journal: SqliteJournal, meddler: Meddler):
     await fill(journal)
     with meddler.for_a_while():
-        forge(meddler, 1)
+        await forge(journal, meddler, 1)
         bad = await bad_of(journal)
         assert (bad.seq, bad.stream, bad.pos) == (2, "first", 2)
-        assert bad.why == "it does not follow from the record before it in its stream"
+        assert (
+            bad.why == "its bytes do not match its hash"
+        )  # which is taken over the one before it, too
     with meddler.for_a_while():
-        forge(meddler, 8)
+        await forge(journal, meddler, 8)
         bad = await bad_of(journal)
         assert (bad.stream, bad.pos) == ("second", 4)
         assert bad.why == "the stream's head names another record"
@@ -267,7 +271,8 @@ async def test_a_forged_end_is_found_by_a_root_noted_elsewhere(
     await fill(journal)
     root = (await journal.verify()).root
     with meddler.for_a_while():
-        meddler.sql("update streams set hash=? where name='second'", forge(meddler, 8))
+        forged = await forge(journal, meddler, 8)
+        meddler.sql("update streams set hash=? where name='second'", forged)
         report = await journal.verify()
         assert report.ok
         assert report.root != root
@@ -316,7 +321,6 @@ async def test_changing_a_body_is_found(
 
 async def test_flipping_any_byte_of_a_body_is_found(journal: SqliteJournal, meddler: Meddler):
     await fill(journal)
-    unharmed = 0
     for name in (digest(SMALL), digest(LARGE)):
         ((stored,),) = meddler.sql("select body from content where digest=?", bytes.fromhex(name))
         for at in range(len(stored)):
@@ -324,14 +328,8 @@ async def test_flipping_any_byte_of_a_body_is_found(journal: SqliteJournal, medd
             flipped[at] ^= 1 << (at % 8)
             sql = "update content set body=? where digest=?"
             meddler.sql(sql, bytes(flipped), bytes.fromhex(name))
-            report = await journal.verify()
-            if report.ok:  # a few bits of a compressed body mean nothing
-                assert await journal.content(name) == LARGE
-                unharmed += 1
-            else:
-                assert report.bad_content == name
+            assert (await journal.verify()).bad_content == name
         meddler.sql("update content set body=? where digest=?", stored, bytes.fromhex(name))
-    assert unharmed < 3
     assert (await journal.verify()).ok
 
 

@@ -10,16 +10,28 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
+import anyio
 import apsw
 
 from holdfast.capabilities import capability
 from holdfast.cli._stage import BOOK
 
-STALL = "HOLDFAST_DEMO_STALL"
-"""Set in a process whose carrier never answers."""
+if TYPE_CHECKING:
+    from holdfast.contracts.model import ModelRequest
+    from holdfast.models.script import Line
 
-PRICES = {"tea": 4, "milk": 2, "cake": 6}
+STALL = "HOLDFAST_DEMO_STALL"
+"""Set in a process whose carrier, or whose model, never answers."""
+
+PRICES = {"tea": 4, "milk": 2, "cake": 6, "jam": 3}
+
+PROGRAM = """\
+coins = price("jam")
+receipt = pay("jam", coins)
+receipt"""
+"""What the model of the demo writes."""
 
 
 @capability(side_effect="read")
@@ -43,6 +55,18 @@ def ship(item: str) -> str:
     if os.environ.get(STALL):
         time.sleep(30)  # the carrier has it; its answer never comes
     return f"{item} is on its way"
+
+
+async def shopper(request: ModelRequest) -> Line | str:
+    """A model by script: it writes a program, then says what came of it, unless its provider never answers."""
+    from holdfast.models.script import say, together, write_code
+
+    last = request.messages[-1]
+    if last.role != "tool":
+        return together(say("I look up the price and pay."), write_code(PROGRAM))
+    if os.environ.get(STALL):
+        await anyio.sleep(30)  # the question is out; its answer never comes
+    return f"Done: {last.text.removeprefix('result: ')}."
 
 
 def _note(what: str, item: str) -> None:

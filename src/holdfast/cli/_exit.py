@@ -8,6 +8,7 @@ from holdfast.errors import CODES
 
 if TYPE_CHECKING:
     from holdfast.contracts import RunResult, RunView
+    from holdfast.contracts.agent import AgentResult
 
 WAITING, ATTENTION = 3, 4
 
@@ -23,6 +24,14 @@ def of_result(result: RunResult) -> int:
     # A capability may fail with a code of its own, which is in nobody's table.
     known = CODES.get(result.error.code)
     return known.exit_code if known else 1
+
+
+def of_agent(result: AgentResult) -> int:
+    """The same for a run of an agent. One that stopped short of what was asked has failed, though it is over."""
+    if result.status in _STANDS:
+        return _STANDS[result.status]
+    whole = result.error is None and result.output_error is None
+    return 0 if result.status == "completed" and whole else 1
 
 
 def of_run(run: RunView) -> int:

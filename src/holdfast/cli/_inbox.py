@@ -15,6 +15,10 @@ from holdfast.errors import CallerError
 from holdfast.gate.past import stored_json
 from holdfast.journal import Journal
 
+ANSWERS = {"y": "approved", "s": "approved_for_session", "n": "denied"}
+"""What is typed at the question below → the decision; anything else is none."""
+ASKED = "approve?  [y]es  [n]o  for the whole [s]ession  [l]ater: "
+
 _RISKS = {"low": "green", "medium": "yellow", "high": "bold red", "critical": "bold white on red"}
 
 
@@ -45,8 +49,8 @@ def approvals_table(items: Sequence[ApprovalView]) -> Table:
     return table
 
 
-def show_approval(view: ApprovalView) -> None:
-    """What would happen, with which arguments, on whose behalf."""
+def show_approval(view: ApprovalView, *, here: bool = False) -> None:
+    """What would happen, with which arguments, on whose behalf; `here`: and the answer is asked for at once."""
     facts = _facts()
     facts.add_row("approval", view.id)
     facts.add_row("status", view.status.value)
@@ -66,7 +70,7 @@ def show_approval(view: ApprovalView) -> None:
         facts.add_row("reason", _output.visible(view.decision.reason or ""))
     out = _output.console()
     out.print(facts)
-    if view.status == "pending":
+    if view.status == "pending" and not here:
         out.print(f"holdfast approvals approve {view.id}   or deny", style="dim")
 
 

@@ -73,8 +73,26 @@ def _content(record: Record, role: str) -> str:
     return ""
 
 
-def _started(_: dict[str, Any], record: Record) -> str:
-    return " · ".join(filter(None, (_content(record, "code"), _content(record, "inputs"))))
+def _started(said: dict[str, Any], record: Record) -> str:
+    start = said.get("start") or said
+    by = "by the agent" if start.get("parent") else "agent" if start.get("kind") == "agent" else ""
+    roles = ("code", "inputs", "agent", "message")
+    return " · ".join(filter(None, (by, *(_content(record, role) for role in roles))))
+
+
+def _intent(said: dict[str, Any], _: Record) -> str:
+    turn = f"turn {said['turn']}" if said.get("turn") else ""
+    return " · ".join(filter(None, (said["kind"], said["name"], turn)))
+
+
+def _prompted(said: dict[str, Any], record: Record) -> str:
+    by = f"holdfast, {said['purpose']}" if said.get("purpose") else "a person"
+    return f"{by} · {_content(record, 'message')}"
+
+
+def _checked(said: dict[str, Any], _: Record) -> str:
+    fits = "fits" if said["valid"] else "does not fit: " + "; ".join(said.get("errors", ()))
+    return f"attempt {said['attempt']} · {fits}"
 
 
 def _ended(said: dict[str, Any], record: Record) -> str:
@@ -87,6 +105,8 @@ def _ended(said: dict[str, Any], record: Record) -> str:
 
 def _effect_ended(said: dict[str, Any]) -> str:
     parts = [said["terminal_status"], said.get("resolved")]
+    if usage := said.get("usage"):
+        parts.append(f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens")
     if "error" in said:
         parts.append(f"{said['error']['code']}: {said['error']['message']}")
     return " · ".join(filter(None, parts))
@@ -110,7 +130,7 @@ _SAID: dict[str, Callable[[dict[str, Any], Record], str]] = {
     "run_cancelled": _ended,
     "code_validated": lambda said, _: f"{said['status']} · session {said['session_id']}",
     "content_erased": lambda said, _: f"{said['digest'][:12]} · {said['reason']}",
-    "effect_intent": lambda said, _: f"{said['kind']} · {said['name']}",
+    "effect_intent": _intent,
     "effect_attempt": lambda said, _: f"attempt {said['attempt']} · {said['reason']}",
     "effect_released": lambda said, _: f"attempt {said['attempt']} may be made",
     "effect_result": lambda said, _: _effect_ended(said),
@@ -128,5 +148,25 @@ _SAID: dict[str, Callable[[dict[str, Any], Record], str]] = {
     "run_resumed": lambda said, _: f"{said['reason']} · from the {_FROM[said['how']]}",
     "run_cancel_requested": lambda said, _: f"{said['run']} · {said['mode']}",
     "plan_made": lambda said, _: f"{said['id']} · session {said['session_id']}",
+    "run_prompted": _prompted,
+    "input_queued": lambda said, record: f"{said['lane']} · {_content(record, 'message')}",
+    "input_dropped": lambda said, _: f"{said['id']} · {said['reason']}",
+    "model_retry": lambda said, _: (
+        f"{said['kind']} · attempt {said['attempt']} in {said['delay_ms']} ms"
+    ),
+    "model_switched": lambda said, _: f"{said['before']} → {said['after']} · {said['reason']}",
+    "tool_answered": lambda said, record: (
+        f"{said['name']}{' · error' if said.get('is_error') else ''} · {_content(record, 'result')}"
+    ),
+    "output_checked": _checked,
+    "context_compacted": lambda said, _: (
+        f"{said['upto']} messages · {said['tokens_before']} → {said['tokens_after']} tokens"
+    ),
+    "context_restored": lambda _, __: "as it was",
+    "record_pinned": lambda said, _: f"record {said['seq']}",
+    "budget_warned": lambda said, _: (
+        f"{said['used']} of {said['limit']} {said['unit']} · {said['of']}"
+    ),
+    "account_opened": lambda said, _: said["account"],
     "plan_decided": lambda said, _: f"{said['id']} · {_decided(said['decision'])}",
 }

@@ -13,16 +13,15 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from holdfast import runtime
 from holdfast.cli import _exit, _output
 from holdfast.cli._blocks import Blocks
-from holdfast.cli._inbox import show_approval
+from holdfast.cli._inbox import ANSWERS, ASKED, show_approval
+from holdfast.cli._keyboard import Keyboard
 from holdfast.cli._result import show
 from holdfast.cli._setup import setup_for
 from holdfast.cli._work import user, without_result
 from holdfast.contracts import RunResult, RunStatus
-from holdfast.errors import HoldfastError
+from holdfast.errors import CallerError, HoldfastError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from holdfast.runtime import Runtime
 
 T = TypeVar("T")
@@ -37,8 +36,6 @@ HELP = """\
 :quit      leave; the session stays (also Ctrl-D)
 An empty line ends a block. Ctrl-C stops a run, or drops what was typed."""
 
-_ANSWERS = {"y": "approved", "s": "approved_for_session", "n": "denied"}
-_ASKED = "approve?  [y]es  [n]o  for the whole [s]ession  [l]ater: "
 _KNOWN = ("current_policy", "describe_tool", "list_tools", "search_tools", "print", "len", "range")
 
 
@@ -84,7 +81,7 @@ class Repl:
 
     def _typing(self) -> None:
         blocks = Blocks()
-        with _Keyboard(self._hf.settings.folder, lambda: self._words):
+        with Keyboard(self._hf.settings.folder / "history", self._known):
             while True:
                 try:
                     line = input(NEXT if blocks.pending else FIRST)
@@ -148,7 +145,7 @@ class Repl:
         if standing is None:
             _output.console().print("No run stands here.")
             return True
-        return self._told(self._run(lambda: self._hf.runs.resume(standing)), "")
+        return self._told(self._run(lambda: self._again(standing)), "")
 
     def _told(self, result: RunResult, code: str) -> bool:
         while self._typed and not self._as_json and _waits(result):
@@ -169,13 +166,13 @@ class Repl:
     def _asked(self, result: RunResult) -> RunResult | None:
         """Ask about the call a run waits at, and go on with it; `None`: later."""
         approval, run = str(result.approval_id), str(result.run_id)
-        show_approval(self._call(lambda: self._hf.approvals.show(approval)))
+        show_approval(self._call(lambda: self._hf.approvals.show(approval)), here=True)
         try:
-            answer = input(_ASKED).strip().lower()[:1]
+            answer = input(ASKED).strip().lower()[:1]
         except (KeyboardInterrupt, EOFError):
             print()
             return None
-        decision = _ANSWERS.get(answer)
+        decision = ANSWERS.get(answer)
         if decision is None:
             return None
         try:
@@ -184,7 +181,7 @@ class Repl:
             )
         except HoldfastError as why:
             _output.tell_error(why, as_json=False)  # too late, or not allowed: the run knows
-        return self._run(lambda: self._hf.runs.resume(run))
+        return self._run(lambda: self._again(run))
 
     # -- in the runtime's thread ----------------------------------------------------------------------
 
@@ -192,6 +189,17 @@ class Repl:
         setup = await setup_for(self._hf, self._session, self._fields)
         return await self._hf.shell.run(
             code, session=self._session, limits=self._limits, setup=setup, actor=user()
+        )
+
+    async def _again(self, run: str) -> RunResult:
+        row = await self._hf.journal.row("runs", run) or {}
+        found = None if row.get("parent") else await self._hf.runs.resume(run)
+        if isinstance(found, RunResult):
+            return found
+        raise CallerError(
+            "RUN_OPEN",
+            "The code that stands here is an agent's.",
+            hint=f"Go on with both: `holdfast chat --session-id {self._session}`, then `/resume`.",
         )
 
     async def _standing(self) -> str | None:
@@ -219,6 +227,9 @@ class Repl:
             self._call(self._stubs)
             self._words |= self._call(self._names)
 
+    def _known(self) -> Iterable[str]:
+        return {*self._words, *keyword.kwlist, *_KNOWN}
+
     def _call(self, work: Callable[[], Awaitable[T]]) -> T:
         return self._portal.call(work)
 
@@ -238,39 +249,3 @@ class Repl:
 
 def _waits(result: RunResult) -> bool:
     return result.status is RunStatus.WAITING_FOR_APPROVAL and result.approval_id is not None
-
-
-class _Keyboard:
-    """History and completion, where the interpreter has them."""
-
-    def __init__(self, folder: Path, words: Callable[[], Iterable[str]]) -> None:
-        self._file = folder / "history"
-        self._words = words
-        self._found: list[str] = []
-
-    def __enter__(self) -> None:
-        try:
-            import readline
-        except ImportError:
-            return
-        with suppress(OSError):
-            self._file.touch(mode=0o600, exist_ok=True)
-            readline.read_history_file(self._file)
-        readline.set_history_length(1000)
-        readline.set_completer(self._complete)
-        readline.parse_and_bind("tab: complete")
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            import readline
-        except ImportError:
-            return
-        with suppress(OSError):
-            readline.write_history_file(self._file)
-        readline.set_completer(None)
-
-    def _complete(self, text: str, at: int) -> str | None:
-        if at == 0:
-            every = {*self._words(), *keyword.kwlist, *_KNOWN}
-            self._found = sorted(one for one in every if one.startswith(text))
-        return self._found[at] if at < len(self._found) else None

@@ -7,7 +7,6 @@ what the session remembers; the rest stays.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import sys
@@ -36,6 +35,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SQLITE = "sqlite:///"
+
+UNITS = ("calls", "tokens", "cost_micros", "wall_ms")
+"""What a budget counts."""
 
 
 class Flags(NamedTuple):
@@ -90,7 +92,7 @@ class Flags(NamedTuple):
         typer.Option(
             "--budget",
             metavar="NAME=N",
-            help="What all runs together may use: calls, cost_micros, wall_ms; repeatable.",
+            help="What all runs together may use: calls, tokens, cost_micros, wall_ms; repeatable.",
         ),
     ] = None
     ttl: Annotated[
@@ -108,29 +110,29 @@ class Flags(NamedTuple):
             "clock": self.clock,
             "randomness": self.randomness,
             "rules": None if self.policy is None else rules_of(self.policy),
-            "budget": _numbers(self.budget),
+            "budget": budget_of(self.budget),
             "ttl_ms": self.ttl,
         }
         return {name: value for name, value in given.items() if value is not None}
 
 
-@functools.cache
-def _hints() -> dict[str, Any]:
-    return get_type_hints(Flags, include_extras=True)
-
-
 def with_setup(command: Callable[P, R]) -> Callable[..., R]:
     """The command with an option for each field of `Flags`; it gets them as `flags`."""
+    return with_options(command, "flags", Flags)
+
+
+def with_options(command: Callable[..., R], name: str, kind: type[Any]) -> Callable[..., R]:
+    """The command with an option for each field of `kind`, a named tuple; it gets them as `name`."""
     own = inspect.signature(command, eval_str=True)
-    kept = [one for name, one in own.parameters.items() if name != "flags"]
+    kept = [one for one in own.parameters.values() if one.name != name]
     added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-        for name, hint in _hints().items()
+        inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+        for field, hint in get_type_hints(kind, include_extras=True).items()
     ]
 
     def wrapped(*args: Any, **kwargs: Any) -> R:
-        flags = Flags(**{name: kwargs.pop(name, None) for name in Flags._fields})
-        return command(*args, **{**kwargs, "flags": flags})  # pyright: ignore[reportCallIssue]
+        given = kind(**{one.name: kwargs.pop(one.name, None) for one in added})
+        return command(*args, **{**kwargs, name: given})
 
     # What typer reads: the name, the help, and the options with their types.
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
@@ -242,16 +244,17 @@ def _database(given: str) -> dict[str, Any]:
     return {"name": name, "url": url, "writable": writable}
 
 
-def _numbers(given: list[str] | None) -> dict[str, int] | None:
+def budget_of(given: list[str] | None, option: str = "--budget") -> dict[str, int] | None:
+    """`NAME=N`, several of them, as numbers by name."""
     if not given:
         return None
     found: dict[str, int] = {}
     for one in given:
         name, _, text = one.partition("=")
-        if name not in ("calls", "cost_micros", "wall_ms"):
-            _refuse(f"`--budget {one[:80]}` names no budget.", "Use calls, cost_micros or wall_ms.")
+        if name not in UNITS:
+            _refuse(f"`{option} {one[:80]}` names no budget.", f"Use {', '.join(UNITS)}.")
         if not (text.isascii() and text.isdigit() and len(text) < 20):
-            _refuse(f"`--budget {one[:80]}` is not NAME=NUMBER.", "Such as --budget calls=100.")
+            _refuse(f"`{option} {one[:80]}` is not NAME=NUMBER.", f"Such as {option} calls=100.")
         found[name] = int(text)
     return found
 

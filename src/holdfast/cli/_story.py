@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.cli import _story_effects as effects
 from holdfast.cli._stage import PATIENCE, Done, Stage, kill
+from holdfast.cli._story_agent import thinks
 
 SESSION = ("--session-id", "shop")
 
@@ -142,6 +143,7 @@ SCENES = (
     ("A process is killed in the middle of a run", killed),
     ("A call waits for a person, and its process is killed", effects.waits),
     ("A process dies in the middle of a call", effects.in_doubt),
+    ("An agent is killed in the middle of its work", thinks),
     ("Nothing was done twice", effects.never_twice),
     ("All of it is on record", on_record),
     ("Nobody changes the record unnoticed", one_byte),

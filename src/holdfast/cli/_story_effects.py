@@ -28,7 +28,7 @@ then = "allow"
 
 def waits(stage: Stage) -> None:
     """A call waits for a person while no process is there."""
-    stage.say(_quoted(BUY), "dim")
+    stage.say(quoted(BUY), "dim")
     daemon = stage.start("daemon", "--listen", "stdio", talk=True)
     try:
         params = {"session_id": SESSION, "code": BUY, "setup": {"capabilities": [TOOLS]}}
@@ -49,7 +49,7 @@ def waits(stage: Stage) -> None:
     once = stage.holdfast("approvals", "approve", first["id"])
     again = once.said["run"]["approval_id"]
     stage.check("approved in another process: tea is paid, the loop stands at milk", once.code == 3)
-    book = _book(stage)
+    book = book_of(stage)
     right = book == {"pay tea": 1, "price milk": 1, "price tea": 1}
     stage.check("code before the call did not run again: the price of tea was asked once", right)
     last = stage.holdfast("approvals", "approve", again, "--for-session")
@@ -67,7 +67,7 @@ def in_doubt(stage: Stage) -> None:
     victim = stage.start(*run, HOLDFAST_DEMO_STALL="1")
     try:
         deadline = time.monotonic() + PATIENCE
-        while "ship cake" not in _book(stage) and time.monotonic() < deadline:
+        while "ship cake" not in book_of(stage) and time.monotonic() < deadline:
             time.sleep(0.02)
         stage.check("the carrier has the cake; its answer is not there yet", victim.poll() is None)
     finally:
@@ -92,13 +92,13 @@ def in_doubt(stage: Stage) -> None:
 
 def never_twice(stage: Stage) -> None:
     """What the shop's own book says."""
-    book = _book(stage)
+    book = book_of(stage)
     for what, count in book.items():
         stage.say(f"     {what:<12} {count} ×", "dim")
     paid = [what for what in book if what.startswith("pay ")]
-    stage.check("three things were paid for, each of them once", len(paid) == 3)
+    stage.check("four things were paid for, each of them once", len(paid) == 4)
     once = all(count == 1 for count in book.values())
-    killed = "though two processes were killed in the middle of it"
+    killed = "though three processes were killed in the middle of it"
     stage.check(f"nothing at all was done twice, {killed}", once and "ship cake" in book)
 
 
@@ -111,11 +111,13 @@ def _ask(daemon: Any, method: str, params: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _book(stage: Stage) -> dict[str, int]:
+def book_of(stage: Stage) -> dict[str, int]:
+    """How often each thing was done, by the shop's own book."""
     from holdfast.cli._demo_tools import entries
 
     return entries(str(stage.book))
 
 
-def _quoted(code: str) -> str:
+def quoted(code: str) -> str:
+    """Code, set off from what is told."""
     return "\n".join(f"     │ {line}" for line in code.splitlines())

@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def on_runtime(work: Callable[[Runtime], Awaitable[T]]) -> T:
-    """What `work` gives. The runtime is closed by then: what the user is shown is on the disk."""
-    return anyio.run(_on_runtime, work)
+def on_runtime(work: Callable[[Runtime], Awaitable[T]], *, watched: bool = True) -> T:
+    """What `work` gives. The runtime is closed by then: what the user is shown is on the disk.
+
+    A signal cancels it, unless it is not `watched`: then it has its own way with signals.
+    """
+    return anyio.run(_on_runtime, work, watched)
 
 
-async def _on_runtime(work: Callable[[Runtime], Awaitable[T]]) -> T:
+async def _on_runtime(work: Callable[[Runtime], Awaitable[T]], watched: bool) -> T:
     from holdfast import runtime
 
     import_from_here()
     async with runtime.open() as hf:
-        return await until_stopped(lambda: work(hf))
+        return await (until_stopped(lambda: work(hf)) if watched else work(hf))
 
 
 def user() -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from holdfast.cli import _options, _output
+from holdfast.cli._agent_flags import AgentFlags, with_agent
 from holdfast.cli._options import WAIT_MS
 from holdfast.cli._setup import Flags, with_setup
 from holdfast.errors import NotFound
 
 if TYPE_CHECKING:
-    from holdfast.contracts import ApprovalView, Grant, RunResult, RunView
+    from holdfast.contracts import ApprovalView, Grant
     from holdfast.runtime import Runtime
 
 PLAN = "plan_"
@@ -103,6 +104,7 @@ def show(id_: Id, as_json: _output.JsonFlag = None) -> None:
 
 @app.command()
 @with_setup
+@with_agent
 def approve(
     id_: Id,
     for_session: ForSession = False,
@@ -112,6 +114,7 @@ def approve(
     as_json: _output.JsonFlag = None,
     *,
     flags: Flags,
+    agent: AgentFlags,
 ) -> int:
     """Say yes. The parked run goes on: here, or in the process that has it.
 
@@ -119,11 +122,13 @@ def approve(
     `holdfast run --plan ID` keeps to it.
     """
     decision = "approved_for_session" if for_session else "approved"
-    return _decided(id_, decision, reason, no_resume, wait, _output.as_json(as_json), flags)
+    going = None if no_resume else _Going(flags.fields(), agent.fields(), wait)
+    return _decided(id_, decision, reason, going, _output.as_json(as_json))
 
 
 @app.command()
 @with_setup
+@with_agent
 def deny(
     id_: Id,
     reason: Reason = None,
@@ -132,12 +137,14 @@ def deny(
     as_json: _output.JsonFlag = None,
     *,
     flags: Flags,
+    agent: AgentFlags,
 ) -> int:
     """Say no. The run goes on, and its code is told.
 
     Prints the approval and, as `run`, what the run gave; exits as `run` would.
     """
-    return _decided(id_, "denied", reason, no_resume, wait, _output.as_json(as_json), flags)
+    going = None if no_resume else _Going(flags.fields(), agent.fields(), wait)
+    return _decided(id_, "denied", reason, going, _output.as_json(as_json))
 
 
 @app.command()
@@ -182,42 +189,45 @@ def revoke(
 # -- deciding -----------------------------------------------------------------------------------------
 
 
+class _Going(NamedTuple):
+    """How the run goes on."""
+
+    setup: dict[str, Any]
+    """Parts of a `Setup`."""
+    agent: dict[str, Any]
+    """Parts of an `AgentSpec`."""
+    wait_ms: int
+
+
 def _decided(
-    id_: str,
-    decision: str,
-    reason: str | None,
-    no_resume: bool,
-    wait: int,
-    as_json: bool,
-    flags: Flags,
+    id_: str, decision: str, reason: str | None, going: _Going | None, as_json: bool
 ) -> int:
     import anyio
 
-    fields = flags.fields()
     if id_.startswith(PLAN):
         plan = anyio.run(_decide_plan, id_, decision, reason)
         _output.print_json(plan) if as_json else _told(f"Plan {id_} is {plan['status']}.")
         return 0
     # Decided first, on the journal alone: whatever becomes of going on, the answer is on record.
     view = anyio.run(_decide, id_, decision, reason)
-    if no_resume or view.run_id is None:
+    if going is None or view.run_id is None:
         _output.print_json(view) if as_json else _told(f"{view.tool}: {view.status.value}.")
         return 0
-    return _went_on(view, wait, as_json, fields)
+    return _went_on(view, going, as_json)
 
 
-def _went_on(view: ApprovalView, wait: int, as_json: bool, fields: dict[str, Any]) -> int:
-    from holdfast.cli._standing import exit_code, go_on, tell
+def _went_on(view: ApprovalView, going: _Going, as_json: bool) -> int:
+    from holdfast.cli._standing import Found, as_told, exit_code, go_on, tell
     from holdfast.cli._work import on_runtime
 
     run_id = str(view.run_id)
 
-    async def work(hf: Runtime) -> RunResult | RunView:
-        return await go_on(hf, run_id, fields, wait_ms=wait)
+    async def work(hf: Runtime) -> Found:
+        return await go_on(hf, run_id, going.setup, going.agent, wait_ms=going.wait_ms)
 
     found = on_runtime(work)
     if as_json:
-        _output.print_json({**view.model_dump(mode="json"), "run": found})
+        _output.print_json({**view.model_dump(mode="json"), "run": as_told(found)})
         return exit_code(found)
     _told(f"{view.tool}: {view.status.value}.")
     return tell(found, as_json=False, session=view.session_id or "")

@@ -10,6 +10,7 @@ PROVEN = (
     "A loop is stopped, a process is killed: the session goes on from what is on record.",
     "A call that needs a person waits in no process; once answered, the code goes on in the same iteration.",
     "A call nobody knows the end of is named, and done again only if a person says so.",
+    "An agent is its record: it writes code, waits, is killed while it thinks, and goes on in another process.",
     "Nothing was done twice: no payment, no shipment, no question, by the shop's own book.",
     "Whatever ran is on record; a changed byte is found, an erased body leaves the proof intact.",
 )

@@ -49,6 +49,8 @@ COMMANDS = {
     "run": Command("run", "Run code in a session and print what it gave."),
     "validate": Command("run", "Check code without running any of it."),
     "repl": Command("repl", "Talk to a session at the keyboard."),
+    "ask": Command("ask", "Ask an agent to do something, and see it work."),
+    "chat": Command("chat", "Talk with an agent, and watch what it does."),
     "session": Command("sessions", "Sessions: list, show, create, snapshot, fork …", True),
     "tools": Command("tools", "What a session may call: list, describe, search.", True),
     "runs": Command("runs", "Runs: list, show, resume, cancel, resolve.", True),

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli import _options, _output
+from holdfast.cli._agent_flags import AgentFlags, with_agent
 from holdfast.cli._options import WAIT_MS, refuse
 from holdfast.cli._setup import Flags, with_setup
 from holdfast.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
-    from holdfast.contracts import EffectView, Json, RunResult, RunView
+    from holdfast.contracts import EffectView, Json, RunView
+    from holdfast.contracts.agent_event import AgentEvent
     from holdfast.runtime import Runtime
 
 app = typer.Typer(help="Runs: list, show, resume, cancel, resolve.", rich_markup_mode=None)
@@ -56,38 +58,45 @@ def list_(
 
 @app.command()
 def show(run: Run, as_json: _output.JsonFlag = None) -> None:
-    """Show one run: where it stands, every call it made, and what it gave."""
+    """Show one run: where it stands, every call it made, and what it gave.
+
+    Of an agent's run also what was said, step by step, with the code it wrote.
+    """
     import anyio
 
-    found = anyio.run(_show, run)
-    if _output.as_json(as_json):
+    told = not _output.as_json(as_json)
+    found, events = anyio.run(_show, run, told)
+    if not told:
         _output.print_json(found)
         return
     from holdfast.cli._standing import show_run
 
-    show_run(found)
+    show_run(found, events)
 
 
 @app.command()
 @with_setup
+@with_agent
 def resume(
     run: Run,
     wait: _options.Wait = WAIT_MS,
     as_json: _output.JsonFlag = None,
     *,
     flags: Flags,
+    agent: AgentFlags,
 ) -> int:
     """Go on with a run that stands, in this process, and print what it gives.
 
-    One that still waits is left as it is; one that is over gives its result again. Exit codes as with `run`.
+    One that still waits is left as it is; one that is over gives its result again. An agent goes on as it is on
+    record, but for what is given here. Exit codes as with `run`.
     """
-    from holdfast.cli._standing import go_on, tell
+    from holdfast.cli._standing import Found, go_on, tell
     from holdfast.cli._work import on_runtime
 
-    fields = flags.fields()
+    fields, changed = flags.fields(), agent.fields()
 
-    async def work(hf: Runtime) -> RunResult | RunView:
-        return await go_on(hf, await _id(hf, run), fields, wait_ms=wait)
+    async def work(hf: Runtime) -> Found:
+        return await go_on(hf, await _id(hf, run), fields, changed, wait_ms=wait)
 
     _look_first(run)
     return tell(on_runtime(work), as_json=_output.as_json(as_json))
@@ -193,14 +202,19 @@ async def _list(
         return []  # no journal yet, so no runs
 
 
-async def _show(asked: str) -> dict[str, Any]:
+async def _show(asked: str, told: bool) -> tuple[dict[str, Any], list[AgentEvent]]:
+    """A run and, of an agent's that is to be `told`, what happened in it so far."""
+    from holdfast.agent.events import watch
     from holdfast.cli._find import find_run
     from holdfast.cli._state import journal_to_read, runs_of
     from holdfast.server.views import run_details
 
     async with journal_to_read() as journal:
-        run_id = (await find_run(journal, asked)).key
-        return await run_details(runs_of(journal), run_id)
+        row = await find_run(journal, asked)
+        found, events = await run_details(runs_of(journal), row.key), list[Any]()
+        if told and found["kind"] == "agent":
+            events = [one async for one in watch(journal, row.key, until="now")]
+        return found, events
 
 
 def _look_first(asked: str) -> None:

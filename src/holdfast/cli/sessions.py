@@ -73,13 +73,10 @@ def show(session: Name, as_json: _output.JsonFlag = None) -> None:
     out = _output.console()
     out.print(facts)
     if runs:
-        table = Table("run", "started", "status", "time", "", box=None, pad_edge=False)
-        for run in runs:
-            problem = run.error.code if run.error else ""
-            took = f"{run.usage.duration_ms} ms"
-            table.add_row(run.id, _output.clock(run.started_at), run.status, took, problem)
+        from holdfast.cli._standing import runs_table
+
         out.print()
-        out.print(table)
+        out.print(runs_table(runs))
 
 
 @app.command()

@@ -54,6 +54,8 @@ class ApprovalRequest(Told):
     """What the code asked for, before any hook changed it."""
     ordinal: int | None = optional()
     """The call's number in its run."""
+    call_id: str | None = optional()
+    """The model's call that it answers."""
     capability: Digest | None = optional()
     """The capability as it was: its digest."""
     side_effect: SideEffect

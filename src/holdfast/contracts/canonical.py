@@ -17,9 +17,19 @@ from holdfast.errors import CallerError
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 # A cycle ends in RecursionError just as well as in the encoder's own, slower check.
-_encode = json.JSONEncoder(
+_encoder = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
-).encode
+)
+# `JSONEncoder.encode` makes this anew for every value, which costs as much as a small value does.
+_make: Any = getattr(json.encoder, "c_make_encoder", None)
+_pieces: Any = _make and _make(
+    None, _encoder.default, encode_basestring, None, ":", ",", True, False, False
+)
+
+
+def _encode(value: Any) -> str:
+    return "".join(_pieces(value, 0)) if _pieces is not None else _encoder.encode(value)
+
 
 json_string = encode_basestring
 """One string as JSON text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -57,6 +57,22 @@ class ContentRef(Told):
     """How long the body is kept."""
     role: str | None = optional()
     """What it is to the record: `code`, `inputs`, `result`, `state` …"""
+
+
+_PRIVACY = {one.value: one for one in Privacy}
+_RETENTION = {one.value: one for one in Retention}
+_BLANK: dict[str, Any] = dict.fromkeys(ContentRef.model_fields)
+
+
+# `Any`: part of a stored body, which a hash proves to be what some holdfast wrote.
+def trusted_ref(found: dict[str, Any]) -> ContentRef:
+    """The reference of a stored record, without validation; `KeyError` for a class that this version does not know."""
+    fields = {**_BLANK, **found}
+    fields["privacy"] = _PRIVACY[fields["privacy"]]
+    fields["retention"] = _RETENTION[fields["retention"]]
+    if len(fields) != len(_BLANK):
+        raise KeyError("more than this version knows")
+    return made(ContentRef, fields)
 
 
 class Body(Told):

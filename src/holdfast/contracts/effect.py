@@ -11,6 +11,7 @@ from holdfast.contracts._base import Count, Told, listed, optional, unless
 from holdfast.contracts.capability import SideEffect
 from holdfast.contracts.content import Digest
 from holdfast.contracts.ids import Id
+from holdfast.contracts.model import ModelUsage
 from holdfast.contracts.run import ErrorObject
 
 
@@ -54,6 +55,8 @@ class Reserved(Told):
     """Money, in millionths of a US dollar."""
     wall_ms: Count = 0
     """Time."""
+    tokens: Count = unless(0)
+    """Tokens of models, in and out."""
 
 
 class EffectIntent(Told):
@@ -83,6 +86,14 @@ class EffectIntent(Told):
     """What the code asked for, as the digest of the arguments before any hook changed them."""
     capability: Digest | None = optional()
     """The capability as it was: its digest."""
+    call_id: str | None = optional()
+    """The model's call that it answers."""
+    turn: int | None = optional()
+    """Of a question to a model: which of its run it is; absent when it is about the conversation, not part of it."""
+    context: Digest | None = optional()
+    """Of a question to a model: the conversation it was asked with."""
+    accounts: tuple[Id, ...] = listed()
+    """Whose budgets it uses up besides the session's."""
     approval_id: Id | None = optional()
     """The approval that released it."""
     grant_id: Id | None = optional()
@@ -116,8 +127,12 @@ class EffectResult(Told):
     """Which attempt this is the result of, if not the first."""
     resolved: str | None = optional()
     """How a doubt was ended: `reconciled`, or a person's `happened` or `did_not_happen`."""
+    hooked: bool = unless(False)
+    """Whether hooks look at it before anybody else does: what they leave of it is in the `effect_seen` that follows."""
     spent: Reserved | None = optional()
     """What it really used."""
+    usage: ModelUsage | None = optional()
+    """Tokens and money, of a question to a model."""
     duration_ms: int | None = optional()
     """How long it took."""
     content_refs: tuple[Digest, ...] = listed()

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from holdfast.contracts._base import Count, Told, listed, optional
+from holdfast.contracts.agent import AGENT_PAYLOADS
 from holdfast.contracts.approval import (
     ApprovalDecision,
     ApprovalRequest,
@@ -81,10 +82,20 @@ class RunStarted(Told):
     """What the code is written in."""
     limits: SessionLimits | None = optional()
     """The limits in force for this run, where they are not the session's."""
-    code: Digest
-    """The code."""
+    code: Digest | None = optional()
+    """The code; an agent's run has none."""
     inputs: Digest | None = optional()
     """The inputs, as canonical JSON."""
+    agent: Digest | None = optional()
+    """The agent, as an `AgentSpec`."""
+    prompt: Digest | None = optional()
+    """What it was asked, as a message."""
+    account: Id | None = optional()
+    """The account it uses up, with others."""
+    parent: Id | None = optional()
+    """The agent's run that wrote this code."""
+    call_id: str | None = optional()
+    """The model's call that this code answers."""
     toolbox: str | None = optional()
     """The set of capabilities in force: its digest."""
     plan: Id | None = optional()
@@ -157,6 +168,8 @@ class RunResumed(Told):
     """From the parked state, or by running the code again against recorded results."""
     reason: str
     """Why, as a token."""
+    agent: Digest | None = optional()
+    """The agent it goes on with, where that is another than it started with."""
 
 
 class RunCancelRequested(Told):
@@ -324,6 +337,7 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "grant_revoked": GrantRevoked,
     "usage_recorded": UsageRecorded,
     "content_erased": ContentErased,
+    **AGENT_PAYLOADS,
 }
 """Kind → payload model."""
 

@@ -67,11 +67,13 @@ class Budget(Asked):
     """What all runs of a session together may use. Reserved before a call, settled after it; kept in the journal."""
 
     calls: int | None = Field(default=None, ge=0)
-    """Calls of capabilities."""
+    """Calls of capabilities; questions to models are not counted."""
     cost_micros: int | None = Field(default=None, ge=0)
     """Money, in millionths of a US dollar."""
     wall_ms: int | None = Field(default=None, ge=0)
-    """Time that calls of capabilities take, added up."""
+    """Time that calls of capabilities and models take, added up."""
+    tokens: int | None = Field(default=None, ge=0)
+    """Tokens of models, in and out."""
 
 
 class Mount(Asked):

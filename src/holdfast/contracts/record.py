@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 from pydantic import (
     BaseModel,
@@ -21,7 +22,7 @@ from pydantic import (
 
 from holdfast.contracts._base import Asked, Told, dumped, listed, made, optional
 from holdfast.contracts.canonical import not_json
-from holdfast.contracts.content import Body, ContentRef, Privacy
+from holdfast.contracts.content import Body, ContentRef, Privacy, trusted_ref
 from holdfast.contracts.ids import Id, check_id
 from holdfast.contracts.payload import PAYLOADS
 from holdfast.errors import CallerError
@@ -149,6 +150,28 @@ class Record(Told):
     def known(self) -> bool:
         """Whether this version understands the record: its format and its kind."""
         return self.v <= RECORD_VERSION and (self.kind in PAYLOADS or "." in self.kind)
+
+
+_BLANK: dict[str, Any] = {name: () if name == "content" else None for name in Record.model_fields}
+
+
+# `Any`: the fields of a stored body, which a hash proves to be what some holdfast wrote.
+def trusted_record(found: dict[str, Any], hash_: str) -> Record:
+    """The record of a stored body, without validation.
+
+    Raises `KeyError` or `TypeError` for one that this version does not lay out so.
+    """
+    fields: dict[str, Any] = {**_BLANK, **found, "hash": hash_}
+    if (
+        len(fields) != len(_BLANK)
+        or fields["v"] != RECORD_VERSION
+        or type(fields["payload"]) is not dict
+    ):
+        raise TypeError("it is not laid out as this version does it")
+    if fields["content"]:
+        refs: list[dict[str, Any]] = fields["content"]
+        fields["content"] = tuple([trusted_ref(ref) for ref in refs])
+    return made(Record, fields)
 
 
 KINDS: dict[type[BaseModel], str] = {model: kind for kind, model in PAYLOADS.items()}

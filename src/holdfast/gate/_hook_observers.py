@@ -55,7 +55,7 @@ class Taken(Enum):
 class _Item(NamedTuple):
     question: HookInput
     scribe: Scribe
-    record: Record
+    record: Record | None
 
 
 class _Queue:
@@ -143,9 +143,18 @@ class Observers:
                         await self._tell(item, item.scribe.cancelled())
 
     def offer(
-        self, hook: Hook, question: HookInput, scribe: Scribe, record: Record, *, terminal: bool
+        self,
+        hook: Hook,
+        question: HookInput,
+        scribe: Scribe,
+        record: Record | None,
+        *,
+        terminal: bool,
     ) -> Taken:
-        """Put an observation into the hook's queue, or do what its overflow policy says."""
+        """Put an observation into the hook's queue, or do what its overflow policy says.
+
+        Without `record`, what becomes known of it later goes aside; where there is no aside, to the log.
+        """
         queue = self._queues.get(hook.spec.hook_id)
         if queue is None:
             raise CallerError(
@@ -181,8 +190,12 @@ class Observers:
             await self._tell(item, draft)
 
     async def _tell(self, item: _Item, draft: Draft) -> None:
+        record = self._aside or item.record
+        if record is None:
+            log.warning("hook %s: %s", item.scribe.spec.hook_id, draft.payload["payload"])
+            return
         try:
-            await (self._aside or item.record)([draft])
+            await record([draft])
         except Exception:
             # The run it was about may be long over; nobody waits whom this could be told.
             log.exception("a record of hook %s could not be written", item.scribe.spec.hook_id)

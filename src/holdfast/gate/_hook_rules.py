@@ -8,6 +8,7 @@ from holdfast.contracts.hook import (
     ALLOWED,
     HookDecision,
     HookFailure,
+    HookPoint,
     HookSpec,
     NonBlocking,
 )
@@ -55,6 +56,9 @@ def _broken(spec: HookSpec) -> list[tuple[str, str]]:
         # Nobody waits for it, so by the time it fails there is nothing left to stop.
         why = f"it is non-blocking, so `{failure}` could not be kept"
         found.append((why, "Make it blocking, or let it fail open."))
+    if spec.blocking and spec.point is HookPoint.ON_MODEL_DELTA:
+        why = f"it is blocking, and nobody waits at `{point}`"
+        found.append((why, "Leave `blocking` out: what it is told comes from a queue."))
     if isinstance(spec.execution, NonBlocking):
         found += _broken_queue(spec, spec.execution)
     return found

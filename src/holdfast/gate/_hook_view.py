@@ -75,7 +75,7 @@ class HookInput(Told):
     run_id: str
     """Which run."""
     subject: str
-    """What it is about: an effect or a run."""
+    """What it is about: an effect, a run, or a turn of one (`run:turn`)."""
     invocation_id: str
     """This question; never used twice."""
     policy_ref: str

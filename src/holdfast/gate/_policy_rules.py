@@ -52,9 +52,16 @@ class Ready:
         """Whether it was written for one capability."""
         return not any(char in self.rule.tool for char in WILD)
 
+    @property
+    def means_models(self) -> bool:
+        """Whether it is about questions to models, too: a rule about tools is written without them in mind."""
+        return self.rule.tool.startswith("model:") or Provenance.MODEL in self.rule.provenance
+
     def objection(self, call: Call, effect: SideEffect, facts: Facts) -> str | None:
         """Why the rule does not apply; `None` if it does."""
         rule = self.rule
+        if call.provenance is Provenance.MODEL and not self.means_models:
+            return "it is a question to a model, which the rule does not mean"
         if not self.tool(call.tool):
             return f"`{call.tool}` is not `{rule.tool}`"
         if rule.side_effect and effect not in rule.side_effect:

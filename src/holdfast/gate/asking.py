@@ -89,6 +89,7 @@ class Asking:
             arguments=body.ref.digest,
             request=request,
             ordinal=crossing.ordinal,
+            call_id=crossing.call_id,
             capability=capability.digest,
             side_effect=capability.side_effect,
             risk=said,

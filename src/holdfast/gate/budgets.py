@@ -8,8 +8,8 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 from holdfast.contracts import Json
@@ -20,7 +20,18 @@ from holdfast.errors import PersonError
 NOTHING = Reserved(calls=0)
 """No call, no money, no time."""
 
-_UNITS = {"calls": "calls", "cost_micros": "millionths of a US dollar", "wall_ms": "ms of calls"}
+_UNITS = {
+    "calls": "calls",
+    "cost_micros": "millionths of a US dollar",
+    "wall_ms": "ms of calls",
+    "tokens": "tokens",
+}
+
+ACCOUNT = "account:"
+"""How the names of accounts begin that several sessions share."""
+
+WARN_AT = 0.8
+"""The share of a budget from which on its owner is warned, once."""
 
 
 def _plus(one: Reserved, other: Reserved, sign: int = 1) -> Reserved:
@@ -44,8 +55,8 @@ class Ledger:
         if row is None:
             return cls()
         return cls(
-            Reserved.model_validate({name: row[name] for name in _UNITS}),
-            Reserved.model_validate({name: row[f"held_{name}"] for name in _UNITS}),
+            Reserved.model_validate({name: row.get(name, 0) for name in _UNITS}),
+            Reserved.model_validate({name: row.get(f"held_{name}", 0) for name in _UNITS}),
         )
 
     @property
@@ -58,12 +69,14 @@ class Ledger:
         total = self.total
         return {name: max(0, limit - getattr(total, name)) for name, limit in _limits(budget)}
 
-    def reserve(self, budget: Budget | None, estimate: Reserved) -> Self:
+    def reserve(
+        self, budget: Budget | None, estimate: Reserved, *, of: str = "the session"
+    ) -> Self:
         """The ledger with `estimate` set aside; raises `BUDGET_EXCEEDED` when that is more than is left."""
         total = self.total
         for name, limit in _limits(budget):
             if getattr(total, name) + getattr(estimate, name) > limit:
-                raise _exceeded(name, limit, getattr(total, name), getattr(estimate, name))
+                raise _exceeded(of, name, limit, getattr(total, name), getattr(estimate, name))
         return type(self)(self.used, _plus(self.reserved, estimate))
 
     def settle(self, reservation: Reserved, actual: Reserved | None = None) -> Self:
@@ -76,15 +89,103 @@ class Ledger:
         return type(self)(self.used, _plus(self.reserved, reservation, -1))
 
 
+@dataclass(slots=True)
+class Purse:
+    """A budget that is used up: a session's, a run's, or one that several runs share."""
+
+    budget: Budget
+    ledger: Ledger = field(default_factory=Ledger)
+    of: str = "the session"
+    """Whose, in words."""
+    account: str | None = None
+    """Its name in the journal; the session's own needs none."""
+    warned: set[str] = field(default_factory=set[str])
+    """Units of which most is used, and whose owner knows."""
+
+    def __post_init__(self) -> None:
+        self.warnings()  # of what was used before, its owner knows
+
+    @property
+    def shared(self) -> bool:
+        """Whether runs of other sessions and processes use it up, too. Then only the journal knows what is left."""
+        return self.account is not None and self.account.startswith(ACCOUNT)
+
+    @property
+    def name(self) -> str:
+        """Whose, as a token: `session`, `run`, or the account."""
+        if self.account is None:
+            return "session"
+        return self.account if self.shared else "run"
+
+    def limits(self, unit: str) -> bool:
+        """Whether there is a limit."""
+        return getattr(self.budget, unit) is not None
+
+    def refresh(self, row: Mapping[str, Json] | None) -> None:
+        """Take over what the journal has of it by now."""
+        if row is not None:
+            self.ledger = Ledger.of(row)
+            self.budget = Budget.model_validate(row["limits"])
+
+    def left(self, unit: str) -> int | None:
+        """What can still be set aside; `None`: there is no limit."""
+        return self.ledger.left(self.budget).get(unit)
+
+    def warnings(self) -> list[tuple[str, int, int]]:
+        """Units of which most is used by now, with what is used and all there is; each once."""
+        total, found = self.ledger.total, list[tuple[str, int, int]]()
+        for unit, limit in _limits(self.budget):
+            used = getattr(total, unit)
+            if unit not in self.warned and used >= WARN_AT * limit:
+                self.warned.add(unit)
+                found.append((unit, used, limit))
+        return found
+
+
+def reserve_all(purses: Sequence[Purse], wanted: Reserved) -> None:
+    """Set `wanted` aside from every purse, or from none; raises `BUDGET_EXCEEDED`.
+
+    Whether one that others use, too, has room is decided when the intent is recorded: see `refused_by`.
+    """
+    after = [
+        purse.ledger.reserve(None if purse.shared else purse.budget, wanted, of=purse.of)
+        for purse in purses
+    ]
+    for purse, ledger in zip(purses, after, strict=True):
+        purse.ledger = ledger
+
+
+def settle_all(purses: Sequence[Purse], reserved: Reserved, spent: Reserved) -> None:
+    """Replace what was set aside by what was used."""
+    for purse in purses:
+        purse.ledger = purse.ledger.settle(reserved, spent)
+
+
+def release_all(purses: Sequence[Purse], reserved: Reserved) -> None:
+    """Give back what was set aside: it did not happen."""
+    for purse in purses:
+        purse.ledger = purse.ledger.release(reserved)
+
+
+def refused_by(row: Mapping[str, Json] | None) -> PersonError | None:
+    """Why an effect may not happen, as the journal found when its intent was recorded; `None`: it may."""
+    said = None if row is None else row.get("refused")
+    if not isinstance(said, dict):
+        return None
+    of = f"account `{str(said['account']).removeprefix(ACCOUNT)}`"
+    limit, total, wanted = (int(str(said[name])) for name in ("limit", "total", "wanted"))
+    return _exceeded(of, str(said["unit"]), limit, total, wanted)
+
+
 def _limits(budget: Budget | None) -> list[tuple[str, int]]:
     found = [(name, getattr(budget, name, None)) for name in _UNITS]
     return [(name, limit) for name, limit in found if limit is not None]
 
 
-def _exceeded(name: str, limit: int, total: int, wanted: int) -> PersonError:
+def _exceeded(of: str, name: str, limit: int, total: int, wanted: int) -> PersonError:
     unit, left = _UNITS[name], max(0, limit - total)
     return PersonError(
         "BUDGET_EXCEEDED",
-        f"Of the session's {limit} {unit}, {left} are left, and the call needs {wanted}.",
-        hint=f"Whoever opened the session can raise `budget.{name}`.",
+        f"Of {of}'s {limit} {unit}, {left} are left, and the call needs {wanted}.",
+        hint=f"Whoever opened {of} can raise `budget.{name}`.",
     )

@@ -7,19 +7,21 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from holdfast.contracts import (
-    Budget,
     CallStatus,
     Draft,
+    EffectKind,
     ErrorObject,
     ExternalCallRecord,
     Json,
     PlannedEffect,
     Provenance,
+    Reserved,
+    Risk,
     SideEffect,
 )
 from holdfast.contracts._base import sure
 from holdfast.errors import HoldfastError
-from holdfast.gate.budgets import Ledger
+from holdfast.gate.budgets import Purse
 from holdfast.gate.executor import Executor, Toolbox
 from holdfast.gate.past import Past
 from holdfast.gate.policy import Policy
@@ -46,8 +48,8 @@ class Desk:
     pen: Pen
     toolbox: Toolbox
     policy: Policy
-    budget: Budget | None = None
-    ledger: Ledger = field(default_factory=Ledger)
+    purses: Sequence[Purse] = ()
+    """The budgets that its calls use up."""
     plan: Plan | None = None
     dry: list[PlannedEffect] | None = None
     """Where a dry run lists what it does not do; `None` when it is no dry run."""
@@ -64,22 +66,48 @@ class Desk:
     """(subject, hook point, hook id) → digest of an answer that is on record: that hook is not asked again."""
     handed: int = 0
     """Counts results in the order in which they were handed to the journal: the order code gets them in."""
+    held: list[Draft] = field(default_factory=list[Draft])
+    """What is recorded together with whatever is recorded next."""
+    must_sync: bool = False
+    """Whether one of those must be on disk before anything else happens."""
+
+    def hold(self, drafts: Sequence[Draft], *, durable: bool) -> None:
+        """Record these together with what comes next: whoever holds something must see to it that something does."""
+        self.held.extend(drafts)
+        self.must_sync = self.must_sync or durable
+
+    async def settle(self, *, durable: bool = False) -> None:
+        """Record what is held."""
+        if self.held or self.begin is not None:
+            await self.append((), durable=durable)
+
+    @property
+    def shares(self) -> bool:
+        """Whether other sessions use one of its budgets up, too."""
+        return any(purse.shared for purse in self.purses)
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """The names of the budgets besides the session's own."""
+        return tuple(purse.account for purse in self.purses if purse.account is not None)
 
     async def append(self, drafts: Sequence[Draft], *, durable: bool) -> None:
         """Record and wait."""
+        durable, self.must_sync = durable or self.must_sync, False
         await self.pen.append(self._all(drafts), durable=durable)
 
     def post(self, drafts: Sequence[Draft]) -> None:
         """Record without waiting."""
         everything = self._all(drafts)
-        self.pen.post(len(everything), lambda: everything)
+        if everything:  # what was to be said may be on record already
+            self.pen.post(len(everything), lambda: everything)
 
     def post_made(self, count: int, make: Callable[[], list[Draft]]) -> None:
         """Record without waiting what `make` gives; it is called in another thread, a moment later."""
         if self.runless:
             self.post(make())
             return
-        first = self._first()
+        first = [*self._first(), *self._held()]
         self.pen.post(len(first) + count, lambda: [*first, *make()])
 
     def tell(self) -> None:
@@ -99,7 +127,13 @@ class Desk:
     def _all(self, drafts: Sequence[Draft]) -> list[Draft]:
         if self.runless:
             return [draft.model_copy(update={"run_id": None}) for draft in drafts]
-        return [*self._first(), *drafts]
+        return [*self._first(), *self._held(), *drafts]
+
+    def _held(self) -> Sequence[Draft]:
+        if not self.held:
+            return ()
+        held, self.held = self.held, []
+        return held
 
     def _first(self) -> Sequence[Draft]:
         begin, self.begin = self.begin, None
@@ -127,6 +161,29 @@ class Crossing:
     """Told what the call is doing."""
     ordered: Callable[[int], None] = lambda _: None
     """Told the place of its result the moment that is fixed."""
+    executor: Executor | None = None
+    """What acts, where that is not one of the desk's capabilities."""
+    kind: EffectKind = EffectKind.TOOL_EXECUTION
+    """What crosses the boundary."""
+    call_id: str | None = None
+    """The model's call that it answers."""
+    turn: int | None = None
+    """Of a question to a model: which of its run it is."""
+    context: str | None = None
+    """Of a question to a model: the conversation it is asked with."""
+    reserve: Reserved | None = None
+    """What to set aside for it, where its capability can't say."""
+    lazy: bool = False
+    """Whether its result may be recorded together with what comes next."""
+    wanted: Risk | None = None
+    """How risky it is to whoever wants a person asked, whatever policy says; `None`: nobody does."""
+    within_ms: int | None = None
+    """No longer than this, where that is less than its capability may take."""
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether it is a question to a model."""
+        return self.kind is EffectKind.PROVIDER_REQUEST
 
     @property
     def effect_id(self) -> str:

@@ -8,6 +8,7 @@ death of this process does not undo; that of a read is handed in, and lands befo
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
@@ -18,7 +19,6 @@ from holdfast.contracts import (
     Body,
     Draft,
     EffectIntent,
-    EffectKind,
     EffectResult,
     EffectStatus,
     ErrorObject,
@@ -33,6 +33,7 @@ from holdfast.contracts.effect import EffectAttempt, EffectSeen
 from holdfast.errors import HoldfastError, JournalError
 from holdfast.gate._refusals import Refused, cancelled, failure_of, redacted, timed_out
 from holdfast.gate.answers import answer
+from holdfast.gate.budgets import refused_by, release_all, settle_all
 from holdfast.gate.crossing import Crossing, Doubt, Outcome, call_record
 from holdfast.gate.executor import Context, Executor, Finding
 from holdfast.gate.guards import Guards
@@ -61,8 +62,8 @@ class Act:
 
     crossing: Crossing
     passing: Passing
-    known: EffectIntent | None
-    """The intent on record, when it is made again."""
+    intent: EffectIntent
+    """What was to happen."""
     context: Context
     started: float
     """When the code asked."""
@@ -70,11 +71,6 @@ class Act:
     """When the capability was asked."""
     together: bool = False
     """Whether the intent is recorded together with the result, because nothing had to be on disk before a read."""
-
-    @property
-    def intent(self) -> EffectIntent:
-        """What was to happen."""
-        return self.known or self.passing.intent(self.crossing)
 
     def before(self) -> list[Draft]:
         """What has to be on record before the result."""
@@ -106,15 +102,20 @@ class Execution:
 
     async def make(self, crossing: Crossing, passing: Passing, started: float) -> Outcome | Doubt:
         """Intent, execute, result."""
-        act = Act(crossing, passing, None, _context(crossing, 1), started)
+        intent = passing.intent(crossing)
+        act = Act(crossing, passing, intent, _context(crossing, 1), started)
         if passing.limits.rate_per_min is not None:
             await self._remember_rate(crossing.name)
         try:
             async with self._limiter.slot(crossing.name, passing.limits):
-                if passing.capability.side_effect in HARMLESS:
+                harmless = passing.capability.side_effect in HARMLESS
+                if harmless and not crossing.asks_model and not crossing.desk.shares:
                     act.together = True
                 else:
-                    await crossing.desk.append(act.before(), durable=True)
+                    # A question to a model changes nothing: that it was asked must be known, not be on disk.
+                    await crossing.desk.append(act.before(), durable=not crossing.asks_model)
+                    if crossing.desk.shares and (denied := await self.without_room(act)):
+                        return denied
                 return await self._execute(act)
         except RateLimited as why:
             raise self._turned_away(act, why) from None
@@ -137,10 +138,32 @@ class Execution:
         """What was set aside is given back; an approval is used up all the same."""
         desk, reserved = act.crossing.desk, act.passing.reserved
         if reserved is not None:
-            desk.ledger = desk.ledger.release(reserved)
+            release_all(desk.purses, reserved)
         if act.passing.drafts:
             desk.post(act.passing.drafts)
         return Refused(why, rules=act.passing.ruling.rule_ids)
+
+    async def without_room(self, act: Act) -> Outcome | None:
+        """What the code gets when an account that others use up, too, has no room; `None`: it has."""
+        crossing, reserved = act.crossing, act.passing.reserved
+        why = refused_by(await self._journal.row("effects", crossing.effect_id))
+        if why is None:
+            return None
+        recovers = crossing.past is not None and crossing.past.intent is not None
+        if reserved is not None and not recovers:
+            release_all(crossing.desk.purses, reserved)
+        act.passing.reserved, act.begun = None, monotonic()
+        error = ErrorObject.of(why)
+        await self._record(act, _S.DENIED_BEFORE_EXECUTION, error=error)
+        return self._error_outcome(act, error, None)
+
+    async def recovered(self, crossing: Crossing, passing: Passing, past: Past) -> Outcome | None:
+        """What the code gets of a call that could not be made, though its process died before it said so."""
+        assert past.intent is not None
+        if not past.intent.accounts:
+            return None
+        context = _context(crossing, past.attempt)
+        return await self.without_room(Act(crossing, passing, past.intent, context, monotonic()))
 
     async def repeat(
         self, crossing: Crossing, passing: Passing, past: Past, reason: str
@@ -174,7 +197,7 @@ class Execution:
         """What the code got when it made this call before."""
         given = await answer(self._journal, past)
         executor = crossing.desk.toolbox.get(past.name)
-        unseen = given.error is None and past.seen is None
+        unseen = given.error is None and past.seen is None and not crossing.asks_model
         if unseen and executor is not None and self._guards.changes_results:
             return await self._seen(crossing, executor, given.value, given.record)
         return given
@@ -196,17 +219,21 @@ class Execution:
             body = Body.of(left_out, role="arguments", mime="application/json")
         executor = crossing.desk.toolbox.get(crossing.name)
         awaited = executor is not None and executor.capability.asynchronous
+        asked = crossing.asks_model
         intent = EffectIntent(
             effect_id=crossing.effect_id,
-            kind=EffectKind.TOOL_EXECUTION,
+            kind=crossing.kind,
             name=crossing.name,
             side_effect=effect,
             ordinal=crossing.ordinal,
             awaited=awaited,
             request=request,
+            call_id=crossing.call_id,
+            turn=crossing.turn,
+            context=crossing.context,
             policy_refs=refused.rules,
             content_refs=(body.ref.digest,),
-            redacted_summary=f"execute {crossing.name}",
+            redacted_summary=f"{'ask' if asked else 'execute'} {crossing.name}",
         )
         result = EffectResult(
             effect_id=crossing.effect_id,
@@ -264,9 +291,12 @@ class Execution:
             took=monotonic() - act.started,
             response=body.ref.digest,
         )
-        if self._guards.changes_results:
+        if self._hooked(crossing):
             return await self._seen(crossing, executor, value, record)
-        return Outcome(record, value)
+        return Outcome(record, value if crossing.asks_model else _as_recorded(value, data))
+
+    def _hooked(self, crossing: Crossing) -> bool:
+        return self._guards.changes_results and not crossing.asks_model
 
     async def _seen(
         self, crossing: Crossing, executor: Executor, value: Json, record: ExternalCallRecord
@@ -283,19 +313,28 @@ class Execution:
         bodies = (body,) if error is None else ()
         draft = Draft.of(seen, run_id=crossing.desk.run_id, bodies=bodies)
         await crossing.desk.append([draft], durable=False)
-        return Outcome(record, given, error)
+        return Outcome(record, _as_recorded(given, body.data), error)
 
     async def _failed(
         self, act: Act, error: ErrorObject, kind: str | None, *, resolved: str | None = None
     ) -> Outcome:
-        await self._record(act, _S.FAILED, error=error, kind=kind, resolved=resolved)
+        body = self._partial(act)
+        await self._record(act, _S.FAILED, body=body, error=error, kind=kind, resolved=resolved)
         return self._error_outcome(act, error, kind)
+
+    def _partial(self, act: Act) -> Body | None:
+        """What a person may have seen of an answer that broke off."""
+        partial = act.context.partial
+        if partial is None:
+            return None
+        data = canonical_json(self._redactor.json(partial))
+        return Body.of(data, role="result", mime="application/json")
 
     async def _cut_off(self, act: Act, status: EffectStatus, why: HoldfastError) -> Outcome | Doubt:
         """It took too long, or was cancelled. Of what must not be done twice, that is no answer."""
         error = ErrorObject.of(why)
         if not act.careful:
-            await self._record(act, status, error=error)
+            await self._record(act, status, body=self._partial(act), error=error)
             return self._error_outcome(act, error, None)
         if act.passing.executor.reconciles:
             found = await self._found_out(act, await self._ask_it(act))
@@ -371,7 +410,9 @@ class Execution:
                 raised=kind,
                 attempt=context.attempt if context.attempt > 1 else None,
                 resolved=resolved,
+                hooked=status is _S.COMPLETED and self._hooked(crossing),
                 spent=spent,
+                usage=context.usage,
                 duration_ms=int(took * 1000),
                 content_refs=(body.ref.digest,) if body else (),
                 redacted_summary=f"{crossing.name} {status.value}",
@@ -382,6 +423,8 @@ class Execution:
         if act.together:
             # Nobody waits for these records: they are made where they are written, while the code goes on.
             desk.post_made(len(act.passing.drafts) + 2, lambda: [*act.before(), made()])
+        elif crossing.lazy:
+            desk.hold([made()], durable=act.careful)
         else:
             await desk.append([made()], durable=act.careful)
 
@@ -393,13 +436,14 @@ class Execution:
         reserved, desk = act.passing.reserved, act.crossing.desk
         if reserved is None:
             return None
-        cost = act.context.cost_micros
+        cost, usage = act.context.cost_micros, act.context.usage
         spent = Reserved(
-            calls=1,
+            calls=reserved.calls,
             cost_micros=reserved.cost_micros if cost is None else max(0, cost),
             wall_ms=int(act.took * 1000),
+            tokens=reserved.tokens if usage is None else usage.tokens,
         )
-        desk.ledger = desk.ledger.settle(reserved, spent)
+        settle_all(desk.purses, reserved, spent)
         return spent
 
     def _error_outcome(self, act: Act, error: ErrorObject, kind: str | None) -> Outcome:
@@ -416,3 +460,8 @@ class Execution:
 def _context(crossing: Crossing, attempt: int) -> Context:
     desk = crossing.desk
     return Context(crossing.effect_id, attempt, desk.session_id, desk.run_id, actor=desk.actor)
+
+
+def _as_recorded(value: Json, data: bytes) -> Json:
+    """The value as whoever reads it from the record gets it: code may look at the order of keys."""
+    return json.loads(data) if isinstance(value, dict | list) else value

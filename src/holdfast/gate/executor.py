@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from holdfast.contracts import Capability, ErrorObject, Json
+from holdfast.contracts.model import ModelUsage
 
 
 @dataclass(slots=True)
@@ -27,6 +28,10 @@ class Context:
     """Set it to what the call really cost; without, the declared cost is settled."""
     external_id: str | None = None
     """Set it to the other side's name for what was done; it goes on record."""
+    usage: ModelUsage | None = None
+    """What a question to a model used; set by what asks it."""
+    partial: Json = None
+    """What came of an answer that broke off; kept with the failure."""
 
     @property
     def idempotency_key(self) -> str:

@@ -48,6 +48,7 @@ from holdfast.gate._refusals import (
 )
 from holdfast.gate.asking import Asking
 from holdfast.gate.broker import Settled, settlement
+from holdfast.gate.budgets import reserve_all
 from holdfast.gate.crossing import Crossing, Doubt, Outcome, as_asked, call_record
 from holdfast.gate.dryrun import sample
 from holdfast.gate.execution import Execution
@@ -83,7 +84,7 @@ class Gate:
     async def perform(self, crossing: Crossing) -> Outcome | Doubt:
         """Make a call, or say why not. What is raised is not for the code: the journal, the operator, a bug."""
         started, past = monotonic(), crossing.past
-        executor = crossing.desk.toolbox.get(crossing.name)
+        executor = crossing.executor or crossing.desk.toolbox.get(crossing.name)
         if past is not None:
             await self._check_same(crossing, executor, past)
             if past.answered:
@@ -105,12 +106,12 @@ class Gate:
     async def _admit(self, crossing: Crossing, executor: Executor) -> Passing | Outcome:
         """Validate, hooks, policy, approval, budget."""
         past = crossing.past
-        wanted: Risk | None = None
+        wanted = crossing.wanted
         if past is None:
             arguments, data = self._validated(crossing, executor)
             body = _body(data)
             request = body.ref.digest
-            if self.guards.changes_calls:
+            if self.guards.changes_calls and not crossing.asks_model:
                 arguments, wanted = await self._hooked(crossing, executor, arguments)
                 body = _json_body(arguments)
         else:  # it was asked about before: the arguments are those that were shown
@@ -118,6 +119,7 @@ class Gate:
             body = _json_body(arguments)
         ruling = self._ruling(crossing, executor, arguments)
         passing = Passing(executor, arguments, request, body, ruling)
+        passing.shorten(crossing.within_ms)
         if body.ref.size > ruling.limits.max_request_bytes:
             raise Refused(too_large(crossing.name, body.ref.size, ruling.limits), kind="ValueError")
         instead = self._planned(crossing, passing, wanted)
@@ -234,13 +236,14 @@ class Gate:
 
     def _reserve(self, crossing: Crossing, passing: Passing) -> None:
         desk = crossing.desk
-        if desk.budget is None:
+        if not desk.purses:
             return
-        passing.shorten(desk.ledger.left(desk.budget).get("wall_ms"))
-        cost = passing.capability.cost_micros
-        wanted = Reserved(calls=1, cost_micros=cost, wall_ms=passing.limits.timeout_ms)
+        for purse in desk.purses:
+            passing.shorten(purse.left("wall_ms"))
+        wanted = crossing.reserve or Reserved(cost_micros=passing.capability.cost_micros)
+        wanted = wanted.model_copy(update={"wall_ms": passing.limits.timeout_ms})
         try:
-            desk.ledger = desk.ledger.reserve(desk.budget, wanted)
+            reserve_all(desk.purses, wanted)
         except HoldfastError as why:
             if passing.drafts:  # the approval is used up all the same
                 desk.post(passing.drafts)
@@ -261,6 +264,10 @@ class Gate:
             self._ruling(crossing, executor, arguments),
             reserved=past.intent.reserved,
         )
+        passing.shorten(crossing.within_ms)
+        refused = await self._execution.recovered(crossing, passing, past)
+        if refused is not None:
+            return refused
         released = past.released > past.attempt
         what = action(past.intent, reconciles=executor.reconciles, released=released)
         if passing.ruling.verdict is Verdict.DENY and what is Action.REPEAT:

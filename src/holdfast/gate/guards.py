@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from holdfast.contracts import Draft, ErrorObject, Json, Risk
-from holdfast.contracts.hook import HookPoint
+from holdfast.contracts.hook import HookPoint, HookPrivacy
 from holdfast.contracts.hook_response import HookResponse, Note, Refusal
 from holdfast.errors import CallerError, ModelError
-from holdfast.gate._hook_firing import Consider, Fired
+from holdfast.gate._hook_firing import Consider, Fired, Record
 from holdfast.gate._hook_view import View, apply, guard
 from holdfast.gate._refusals import hook_denied, try_again
 from holdfast.gate.broker import Settled
@@ -24,6 +25,21 @@ from holdfast.journal import Journal
 _P = HookPoint
 _RUNS = (_P.RUN_STARTING, _P.ON_RUN_CANCEL_REQUESTED, _P.BEFORE_RUN_COMPLETE, _P.AFTER_RUN_TERMINAL)
 
+_AGENTS = (
+    _P.RUN_STARTING,
+    _P.BEFORE_CONTEXT_ASSEMBLY,
+    _P.AFTER_CONTEXT_ASSEMBLY,
+    _P.BEFORE_PROVIDER_PROJECTION,
+    _P.BEFORE_MODEL_CALL,
+    _P.ON_MODEL_DELTA,
+    _P.AFTER_MODEL_CALL,
+    _P.BEFORE_STRUCTURED_OUTPUT_VALIDATION,
+    _P.AFTER_STRUCTURED_OUTPUT_VALIDATION,
+    _P.BEFORE_RUN_COMPLETE,
+    _P.BEFORE_COMPACTION,
+    _P.AFTER_COMPACTION,
+)
+
 HOOKS = "holdfast:hooks"
 """The stream of what hooks did after a run was over. Nobody leases it."""
 
@@ -35,6 +51,8 @@ class Guards:
         self._journal = journal
         self._hooks = hooks
         self._redactor = redactor
+        self.agents: bool = any(hooks.any(point) for point in _AGENTS)
+        """Whether hooks look at agents' runs, beyond their calls."""
 
     async def before(
         self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]
@@ -131,13 +149,20 @@ class Guards:
         """Raises when a hook does not let the run complete."""
         await self._fire_run(desk, _P.BEFORE_RUN_COMPLETE, "before run complete")
 
-    async def run_over(self, session_id: str, run_id: str, status: str) -> None:
-        """Tell observers that a run is over."""
+    async def run_over(
+        self,
+        session_id: str,
+        run_id: str,
+        status: str,
+        result: Callable[[], Json] | None = None,
+    ) -> None:
+        """Tell observers that a run is over; `result` gives those who may see it what came of it."""
         if not self._hooks.any(_P.AFTER_RUN_TERMINAL):
             return
+        shown = result() if result is not None and self.sees(_P.AFTER_RUN_TERMINAL) else None
         await self._hooks.fire(
             _P.AFTER_RUN_TERMINAL,
-            View(summary=f"run over: {status}", terminal=True),
+            View(summary=f"run over: {status}", terminal=True, result=shown),
             run_id=run_id,
             session_id=session_id,
             subject=run_id,
@@ -152,47 +177,80 @@ class Guards:
     async def _fire_run(self, desk: Desk, point: HookPoint, summary: str) -> None:
         if not self._hooks.any(point):
             return
+        fired = await self.fire(desk, point, View(summary=summary), subject=desk.run_id)
+        why = stopped(fired)
+        if why is not None:
+            raise why
 
-        async def record(drafts: list[Draft]) -> None:
-            await desk.append(drafts, durable=False)
+    # -- any point ------------------------------------------------------------------------------------
 
-        fired = await self._hooks.fire(
-            point,
-            View(summary=summary),
-            run_id=desk.run_id,
-            session_id=desk.session_id,
-            subject=desk.run_id,
-            record=record,
-            consider=self._considered(None),
-        )
-        refusal = fired.denied
-        if refusal is not None:
-            said = refusal.payload
-            why = said.summary or said.code if isinstance(said, Refusal) else ""
-            raise ModelError(
-                "PERMISSION_DENIED",
-                f"Hook `{fired.denied_by}` stopped the run: {why}.",
-                hint="Ask whoever runs this holdfast.",
-            )
+    def any(self, point: HookPoint) -> bool:
+        """Whether any hook is asked there."""
+        return self._hooks.any(point)
 
-    async def _fire(
-        self, crossing: Crossing, point: HookPoint, view: View, consider: Consider | None
+    def sees(self, point: HookPoint) -> bool:
+        """Whether any hook there is shown content."""
+        shown = HookPrivacy.CONTENT_CAPTURE_ALLOWED
+        return any(hook.spec.privacy is shown for hook in self._hooks.at(point))
+
+    async def fire(
+        self,
+        desk: Desk,
+        point: HookPoint,
+        view: View,
+        *,
+        subject: str,
+        consider: Consider | None = None,
+        record: Record | None = None,
     ) -> Fired:
-        desk = crossing.desk
+        """Ask the hooks of a point; who has answered on record about this subject is not asked again.
 
-        async def record(drafts: list[Draft]) -> None:
+        `record` appends their records in place of the desk, where something else has to be recorded with them.
+        """
+
+        async def at_the_desk(drafts: list[Draft]) -> None:
             await desk.append(drafts, durable=False)
 
-        fired = await self._hooks.fire(
+        return await self._hooks.fire(
             point,
             view,
             run_id=desk.run_id,
             session_id=desk.session_id,
-            subject=crossing.effect_id,
-            record=record,
+            subject=subject,
+            record=record or at_the_desk,
             consider=self._considered(consider),
-            restored=await self._restored(crossing, point),
+            restored=await self.recorded(desk, point, subject),
         )
+
+    def offer(self, desk: Desk, point: HookPoint, view: View, *, subject: str) -> None:
+        """Tell the observers of a point without waiting for anybody."""
+        drafts = self._hooks.offer(
+            point, view, run_id=desk.run_id, session_id=desk.session_id, subject=subject
+        )
+        if drafts:
+            desk.post(drafts)
+
+    async def left_open(self, run_id: str) -> list[str]:
+        """What a run would leave behind: questions nobody has answered, effects nobody knows the end of."""
+        row: dict[str, Any] = await self._journal.row("runs", run_id) or {}
+        return [*(row.get("pending_approvals") or ()), *(row.get("in_doubt") or ())]
+
+    async def recorded(
+        self, desk: Desk, point: HookPoint, subject: str
+    ) -> Mapping[str, HookResponse]:
+        """The answers about this subject that are on record, by hook, in their order."""
+        found: dict[str, HookResponse] = {}
+        for (about, at, hook_id), digest in desk.responses.items():
+            if about == subject and at == point.value:
+                said = await stored_json(self._journal, digest)
+                found[hook_id] = HookResponse.model_validate(said)
+        return found
+
+    async def _fire(
+        self, crossing: Crossing, point: HookPoint, view: View, consider: Consider | None
+    ) -> Fired:
+        subject = crossing.effect_id
+        fired = await self.fire(crossing.desk, point, view, subject=subject, consider=consider)
         refusal = fired.denied
         if refusal is not None:
             said = refusal.payload
@@ -217,10 +275,15 @@ class Guards:
 
         return considered
 
-    async def _restored(self, crossing: Crossing, point: HookPoint) -> Mapping[str, HookResponse]:
-        found: dict[str, HookResponse] = {}
-        for (subject, at, hook_id), digest in crossing.desk.responses.items():
-            if subject == crossing.effect_id and at == point.value:
-                said = await stored_json(self._journal, digest)
-                found[hook_id] = HookResponse.model_validate(said)
-        return found
+
+def stopped(fired: Fired) -> ModelError | None:
+    """What the run ends with when a hook stopped it."""
+    if fired.denied is None:
+        return None
+    said = fired.denied.payload
+    why = said.summary or said.code if isinstance(said, Refusal) else ""
+    return ModelError(
+        "PERMISSION_DENIED",
+        f"Hook `{fired.denied_by}` stopped the run: {why.removesuffix('.')}.",
+        hint="Ask whoever runs this holdfast.",
+    )

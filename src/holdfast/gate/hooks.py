@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
-from holdfast.contracts import Draft, digest_json
+from holdfast.contracts import Draft, digest_json, new_id
 from holdfast.contracts.hook import (
     HookFailure,
     HookOverflow,
@@ -28,10 +28,10 @@ from holdfast.contracts.hook_config import HookConfig, HookTerms
 from holdfast.contracts.hook_response import HookResponse, ResponseClass
 from holdfast.gate._hook_call import Hook, HookFunction
 from holdfast.gate._hook_firing import Consider, Fired, Firing, HookStatus, Outcome, Record
-from holdfast.gate._hook_observers import Observers
+from holdfast.gate._hook_observers import Observers, Taken
 from holdfast.gate._hook_records import Scribe
 from holdfast.gate._hook_rules import check, check_set, invalid
-from holdfast.gate._hook_view import HookInput, View, apply, cut
+from holdfast.gate._hook_view import HookInput, View, apply, cut, question
 
 __all__ = [
     "Consider",
@@ -174,6 +174,29 @@ class Hooks:
     def at(self, point: HookPoint) -> tuple[Hook, ...]:
         """The hooks of a point, in order."""
         return self._at.get(point, ())
+
+    def offer(
+        self, point: HookPoint, view: View, *, run_id: str, session_id: str, subject: str
+    ) -> list[Draft]:
+        """Tell the hooks of a point nobody waits at; the records of those whose queue was full and that mind.
+
+        The only way to fire from code that can't wait. Hooks at such a point are never blocking.
+        """
+        found: list[Draft] = []
+        for hook in self._at.get(point, ()):
+            scribe = Scribe(hook.spec, run_id, subject, new_id("hook"))
+            asked = question(
+                hook.spec,
+                view,
+                session_id=session_id,
+                run_id=run_id,
+                subject=subject,
+                invocation_id=scribe.invocation_id,
+            )
+            taken = self._observers.offer(hook, asked, scribe, None, terminal=view.terminal)
+            if taken is Taken.FAILED:
+                found.append(scribe.failed("Its queue was full."))
+        return found
 
     def registered(self, subject: str, *, run_id: str | None = None) -> list[Draft]:
         """The records that say which hooks are in force for the subject, a session or a run."""

@@ -114,7 +114,10 @@ class Limiter:
     async def enter(self, name: str, limits: CapabilityLimits) -> None:
         """Wait for a turn; whoever got it has to `leave`."""
         counts = self._of(name)
-        await _enter(counts, limits.concurrency)
+        if counts.waiting or counts.running >= limits.concurrency:
+            await _wait(counts, limits.concurrency)
+        else:
+            counts.running += 1
         try:
             self._count(name, counts, limits.rate_per_min)
         except BaseException:
@@ -125,10 +128,14 @@ class Limiter:
         """Give the turn to the next."""
         counts = self._of(name)
         counts.running -= 1
-        _wake(counts)
+        if counts.waiting:
+            _wake(counts)
 
     def _of(self, name: str) -> _Counts:
-        return self._counts.setdefault(name, _Counts())
+        found = self._counts.get(name)
+        if found is None:
+            found = self._counts[name] = _Counts()
+        return found
 
     def _count(self, name: str, counts: _Counts, rate: int | None) -> None:
         now = self._clock()
@@ -156,10 +163,7 @@ class Slot:
         self._limiter.leave(self._name)
 
 
-async def _enter(counts: _Counts, concurrency: int) -> None:
-    if not counts.waiting and counts.running < concurrency:
-        counts.running += 1
-        return
+async def _wait(counts: _Counts, concurrency: int) -> None:
     waiter = _Waiter(concurrency)
     counts.waiting.append(waiter)
     try:

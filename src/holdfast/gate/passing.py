@@ -10,7 +10,6 @@ from holdfast.contracts import (
     CapabilityLimits,
     Draft,
     EffectIntent,
-    EffectKind,
     Json,
     Reserved,
 )
@@ -60,7 +59,7 @@ class Passing:
         return sure(
             EffectIntent,
             effect_id=crossing.effect_id,
-            kind=EffectKind.TOOL_EXECUTION,
+            kind=crossing.kind,
             name=crossing.name,
             side_effect=capability.side_effect,
             idempotent=capability.idempotent,
@@ -69,10 +68,14 @@ class Passing:
             awaited=capability.asynchronous,
             request=self.request,
             capability=capability.digest,
+            call_id=crossing.call_id,
+            turn=crossing.turn,
+            context=crossing.context,
+            accounts=crossing.desk.accounts if self.reserved is not None else (),
             approval_id=self.approval_id,
             grant_id=self.grant_id,
             reserved=self.reserved,
             policy_refs=self.ruling.rule_ids,
             content_refs=(self.body.ref.digest,),
-            redacted_summary=f"execute {crossing.name}",
+            redacted_summary=f"{'ask' if crossing.asks_model else 'execute'} {crossing.name}",
         )

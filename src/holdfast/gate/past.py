@@ -45,6 +45,12 @@ class Past:
     """Whether the run had taken note of the approval's end."""
 
     @property
+    def call_id(self) -> str | None:
+        """The model's call that it answers."""
+        said = self.intent or self.approval
+        return None if said is None else said.call_id
+
+    @property
     def answered(self) -> bool:
         """Whether the code can be given what it got."""
         return self.result is not None and self.result.terminal_status is not EffectStatus.UNKNOWN

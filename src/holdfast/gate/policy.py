@@ -6,7 +6,8 @@ The order, for a call of a capability that exists (any other is denied):
    `allow` does not silence a capability that wants a person asked, unless it names the capability, without `*`
    or `?`: a wide rule is written without this one capability in mind.
 2. Without such a rule, the capability's own approval: `manual` asks, `auto` allows or asks.
-3. Without that either, the default: what touches nothing or only reads is allowed, everything else asks.
+3. Without that either, the default: what touches nothing or only reads is allowed, and so is a question to a
+   model; everything else asks.
 4. The session's rules, likewise first to last. Whoever opened the session is not the operator, so they can make
    the outcome stricter (deny > ask > allow), and each limit smaller, and nothing else.
 
@@ -180,19 +181,24 @@ class Policy:
             return _unknown(call, notes)
         facts = _facts(call, capability)
         found = _first(self._settings, "settings", call, capability.side_effect, facts, notes)
-        ruling = self._own(capability, found, facts, notes)
+        ruling = self._own(call, capability, found, facts, notes)
         if self._session:
             found = _first(self._session, "session", call, capability.side_effect, facts, notes)
             ruling = _narrowed(ruling, found) if found else ruling
         return ruling
 
     def _own(
-        self, capability: Capability, found: Ready | None, facts: Facts, notes: _Notes | None
+        self,
+        call: Call,
+        capability: Capability,
+        found: Ready | None,
+        facts: Facts,
+        notes: _Notes | None,
     ) -> Ruling:
         """The ruling without the session's rules."""
         if found is None:
             ruling = _by_capability(capability, facts, notes)
-            return ruling or self._by_default(capability, notes)
+            return ruling or self._by_default(call, capability, notes)
         ruling = _by_rule(capability, found)
         if found.rule.then is not Verdict.ALLOW or found.names_one_tool:
             return ruling
@@ -208,9 +214,11 @@ class Policy:
             rule_ids=(found.id, own.rule_id),
         )
 
-    def _by_default(self, capability: Capability, notes: _Notes | None) -> Ruling:
+    def _by_default(self, call: Call, capability: Capability, notes: _Notes | None) -> Ruling:
         effect = capability.side_effect
-        if effect in HARMLESS:
+        if call.provenance is Provenance.MODEL:
+            verdict, rule_id = Verdict.ALLOW, "default.model"
+        elif effect in HARMLESS:
             verdict, rule_id = Verdict.ALLOW, "default.read"
         else:
             verdict, rule_id = self.default, f"default.{self.default.value}"

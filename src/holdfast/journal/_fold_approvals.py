@@ -91,10 +91,13 @@ def _pending(rows: Rows, fact: Fact) -> Value:
 
 def _decided(rows: Rows, value: Value) -> None:
     rows.put("approvals", value["id"], value, "decided")
-    run = rows.get("runs", value["run_id"]) if value["run_id"] else None
-    if run is not None and value["id"] in run["pending_approvals"]:
-        waits = [key for key in run["pending_approvals"] if key != value["id"]]
-        put_run(rows, {**run, "pending_approvals": waits})
+    key = value["run_id"]
+    while key:  # the run that asked, and the agent's run that waits with it
+        run = rows.get("runs", key) or {}
+        if value["id"] in run.get("pending_approvals", ()):
+            waits = [one for one in run["pending_approvals"] if one != value["id"]]
+            put_run(rows, {**run, "pending_approvals": waits})
+        key = run.get("parent")
 
 
 def _grant_given(rows: Rows, fact: Fact) -> None:

@@ -8,12 +8,15 @@ from holdfast.journal._rows import (
     Rows,
     Value,
     active_run,
+    added,
     doubt,
     effect_of,
     illegal,
+    put_run,
+    use,
 )
 
-_UNITS = ("calls", "cost_micros", "wall_ms")
+_UNITS = ("calls", "cost_micros", "wall_ms", "tokens")
 
 NO_BUDGET: Value = {name: 0 for unit in _UNITS for name in (unit, f"held_{unit}")}
 """A session's account: what was used, and what is set aside for calls under way."""
@@ -39,10 +42,19 @@ def _effect_intent(rows: Rows, fact: Fact) -> None:
         "run_id": fact.run_id,
         "attempt": 1,
     }
+    if "call_id" in said:
+        value["call_id"] = said["call_id"]
     held = said.get("reserved")
-    if held is not None:
+    refused = _refused(rows, said) if held is not None else None
+    if refused is not None:
+        value["refused"] = refused
+    elif held is not None:
         value["held"] = held
         _account(rows, fact.stream, held=held)
+        for account in said.get("accounts", ()):
+            _account(rows, account, held=held)
+        if "accounts" in said:
+            value["accounts"] = said["accounts"]
     rows.put("effects", key, value, "open")
 
 
@@ -74,7 +86,13 @@ def _effect_result(rows: Rows, fact: Fact) -> None:
     value: Value = {**effect, "status": status, "result_at": fact.time}
     held = value.pop("held", None) if tag == "closed" else None
     if held is not None:
-        _account(rows, fact.stream, held=held, sign=-1, spent=said.get("spent") or held)
+        spent = said.get("spent") or held
+        for account in (fact.stream, *value.get("accounts", ())):
+            _account(rows, account, held=held, sign=-1, spent=spent)
+    if "usage" in said:
+        _used(rows, fact, effect["run_id"], said["usage"])
+    if "call_id" in value and said.get("content_refs"):
+        value["result"] = said["content_refs"][0]  # a model may want to read more of it
     rows.put("effects", key, value, tag)
     doubt(rows, effect["run_id"], key, doubtful=status == "unknown")
 
@@ -92,10 +110,44 @@ def _unsettled(rows: Rows, fact: Fact, key: str) -> Value:
 def _account(
     rows: Rows, stream: str, *, held: Value, sign: int = 1, spent: Value | None = None
 ) -> None:
-    account = rows.get("budgets", stream) or NO_BUDGET
+    account = {**NO_BUDGET, **(rows.get("budgets", stream) or {})}
     moved = {f"held_{u}": account[f"held_{u}"] + sign * held.get(u, 0) for u in _UNITS}
     used = {u: account[u] + (spent or {}).get(u, 0) for u in _UNITS}
     rows.put("budgets", stream, {**account, **moved, **used}, None)
+
+
+def _refused(rows: Rows, said: Value) -> Value | None:
+    """Which account has no room for an effect, and why; nothing is set aside for it then, and it may not happen.
+
+    Several processes use an account up: only here is it known what the others have set aside. The intent stays on
+    record, so that its writer, whose other records may be on their way behind it, need not take anything back.
+    """
+    for account in said.get("accounts", ()):
+        row = rows.get("budgets", account) or {}
+        for unit, limit in row.get("limits", {}).items():
+            total, wanted = row[unit] + row[f"held_{unit}"], said["reserved"].get(unit, 0)
+            if total + wanted > limit:
+                numbers = {"limit": limit, "total": total, "wanted": wanted}
+                return {"account": account, "unit": unit, **numbers}
+    return None
+
+
+def _account_opened(rows: Rows, fact: Fact) -> None:
+    """An account has limits of its own; opened again, it has others."""
+    key = fact.payload["account"]
+    limits = {unit: n for unit, n in fact.payload["budget"].items() if n is not None}
+    rows.put(
+        "budgets", key, {**NO_BUDGET, **(rows.get("budgets", key) or {}), "limits": limits}, None
+    )
+
+
+def _used(rows: Rows, fact: Fact, run_id: str | None, usage: Value) -> None:
+    """What a question to a model used."""
+    used = {name: usage.get(name) or 0 for name in ("input_tokens", "output_tokens", "cost_micros")}
+    run = rows.get("runs", run_id) if run_id is not None else None
+    if run is not None:
+        put_run(rows, {**run, "usage": added(run["usage"], used)})
+    use(rows, fact.stream, **used)
 
 
 EFFECTS: dict[str, Fold] = {
@@ -103,5 +155,6 @@ EFFECTS: dict[str, Fold] = {
     "effect_attempt": _effect_attempt,
     "effect_released": _effect_released,
     "effect_result": _effect_result,
+    "account_opened": _account_opened,
 }
 """Kind → fold."""

@@ -36,6 +36,7 @@ def _session_created(rows: Rows, fact: Fact) -> None:
         "base_pos": fact.pos,
         "setup": fact.payload.get("setup"),
         "open_run": None,
+        "open_agent": None,
     }
     rows.put("sessions", fact.stream, value, "open")
 
@@ -48,8 +49,9 @@ def _session_opened(rows: Rows, fact: Fact) -> None:
 def _session_state(rows: Rows, fact: Fact) -> None:
     session = open_session(rows, fact)
     replaced = fact.payload.get("reason", "saved") != "saved"
-    if replaced and session.get("open_run") is not None:
-        raise illegal(fact, f"run `{session['open_run']}` is not over")
+    standing = session.get("open_run") or session.get("open_agent")
+    if replaced and standing is not None:
+        raise illegal(fact, f"run `{standing}` is not over")
     value = {**session, "state_pos": fact.pos}
     if replaced:  # what was before it does not lead here
         value["base_pos"] = fact.pos
@@ -62,27 +64,30 @@ def _session_destroyed(rows: Rows, fact: Fact) -> None:
 
 
 def _run_started(rows: Rows, fact: Fact) -> None:
-    run = _begun(rows, fact, fact.payload, open_run=fact.run_id)
+    run = _begun(rows, fact, fact.payload, stays=True)
     rows.put("runs", run["id"], run, "active")
 
 
-def _begun(rows: Rows, fact: Fact, said: Value, *, open_run: str | None) -> Value:
-    """A run that starts with this record."""
+def _begun(rows: Rows, fact: Fact, said: Value, *, stays: bool) -> Value:
+    """A run that starts with this record; `stays`: and does not end with it."""
     session = open_session(rows, fact)
     if fact.run_id is None or rows.get("runs", fact.run_id) is not None:
         raise illegal(fact, "it needs a run id of its own")
-    if session.get("open_run") is not None:
-        raise illegal(fact, f"run `{session['open_run']}` is not over")
+    parent = said.get("parent")
+    standing = session.get("open_run") or session.get("open_agent")
+    if standing is not None and standing != parent:
+        raise illegal(fact, f"run `{standing}` is not over")
+    if parent is not None and session.get("open_agent") != parent:
+        raise illegal(fact, f"run `{parent}` is not under way")
     _use_plan(rows, fact, said.get("plan"))
-    used = {
-        **session,
-        "runs": session["runs"] + 1,
-        "last_used_at": fact.time,
-        "open_run": open_run,
-    }
+    used = {**session, "runs": session["runs"] + 1, "last_used_at": fact.time}
+    if stays:
+        used["open_agent" if said["kind"] == "agent" else "open_run"] = fact.run_id
     rows.put("sessions", fact.stream, used, "open")
     use(rows, fact.stream, runs=1)
+    own = {} if parent is None else {"parent": parent}
     return {
+        **own,
         "id": fact.run_id,
         "session_id": fact.stream,
         "kind": said["kind"],
@@ -112,7 +117,7 @@ def _use_plan(rows: Rows, fact: Fact, key: str | None) -> None:
 
 
 def _code_of(fact: Fact) -> str:
-    return (fact.payload.get("start") or fact.payload)["code"]
+    return (fact.payload.get("start") or fact.payload).get("code", "")
 
 
 def _run_ended(rows: Rows, fact: Fact) -> None:
@@ -120,14 +125,13 @@ def _run_ended(rows: Rows, fact: Fact) -> None:
     if start is None:
         run = active_run(rows, fact)
         session = open_session(rows, fact)
-        rows.put(
-            "sessions",
-            fact.stream,
-            {**session, "last_used_at": fact.time, "open_run": None},
-            "open",
-        )
+        slot = "open_agent" if run["kind"] == "agent" else "open_run"
+        if slot == "open_agent" and session.get("open_run") is not None:
+            raise illegal(fact, f"its run `{session['open_run']}` is not over")
+        closed = {**session, "last_used_at": fact.time, slot: None}
+        rows.put("sessions", fact.stream, closed, "open")
     else:
-        run = _begun(rows, fact, start, open_run=None)
+        run = _begun(rows, fact, start, stays=False)
     metrics = fact.payload["metrics"]
     used = {
         "duration_ms": metrics.get("duration_ms", 0),
@@ -144,6 +148,9 @@ def _run_ended(rows: Rows, fact: Fact) -> None:
     }
     rows.put("runs", run["id"], value, "ended")
     use(rows, fact.stream, **used)
+    parent = rows.get("runs", run["parent"]) if "parent" in run else None
+    if parent is not None:
+        put_run(rows, {**parent, "usage": added(parent["usage"], used)})
 
 
 def _run_parked(rows: Rows, fact: Fact) -> None:

@@ -77,6 +77,10 @@ class Db:
         """The first column of the first row."""
         return self._db.execute(sql, values).get
 
+    def changes(self) -> int:
+        """How many rows the last statement has changed."""
+        return self._db.changes()
+
     def begin(self) -> None:
         """Start writing; raises `Busy` when another process does."""
         try:

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from holdfast.contracts.canonical import canonical_text, json_string
 from holdfast.errors import JournalError
+from holdfast.journal._slim import whole
 from holdfast.journal._sqlite_db import Columns, Db
+from holdfast.journal._sqlite_tables import LISTED, RESTING, RETENTIONS
+from holdfast.journal._squeeze import squeezed, unsqueezed
 from holdfast.journal._stage import Cell
-from holdfast.journal.chain import Stored, damaged, decode
+from holdfast.journal.chain import ZERO, Stored, damaged, decode
 from holdfast.journal.content import Packed, unpack
 from holdfast.journal.log import Head, Holding, Row
 
 _RECORDS = (
-    "select records.seq, coalesce(name, ''), records.pos, body, records.hash"
+    "select records.seq, coalesce(name, ''), records.pos, body, records.hash, records.stream"
     " from records left join streams on streams.id = records.stream"
 )
 _HEAD = "select name, pos, seq, hash, epoch, owner, until from streams"
 
+_BODIES = "select digest, size, codec, body from content where codec is not null"
+_HELD = (
+    "select digest, stream, run, retention, seq, codec from content union all"
+    " select digest, holdings.stream, holdings.run, holdings.retention, holdings.seq, codec"
+    " from holdings join content on content.id = holdings.content"
+)
+
 _DIGEST = re.compile("[0-9a-f]{64}")
+
+MANY = 500
+"""Bodies asked for in one question."""
 
 TAIL = 50
 """Records whose bytes are checked when the file is opened: a torn write shows at the end."""
@@ -33,17 +48,41 @@ def page(db: Db, stream: str | None, after: int, limit: int) -> list[Stored]:
         )
     else:
         rows = db.all(
-            "select records.seq, name, records.pos, body, records.hash from streams"
+            "select records.seq, name, records.pos, body, records.hash, streams.id from streams"
             " join records on records.stream = streams.id and records.pos > ?"
             " where name = ? order by records.pos limit ?",
             (after, stream, limit),
         )
-    return [_stored(row) for row in rows]
+    return _Unfolding(db).all(rows)
 
 
-def _stored(row: Columns) -> Stored:
-    seq, stream, pos, body, hash_ = row
-    return Stored(seq, stream, pos, _bytes(body), _bytes(hash_).hex())
+class _Unfolding:
+    """Makes stored rows into records: each needs the hash of the one before it in its stream."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+        self._last: dict[int, tuple[int, str]] = {}
+        self._names: dict[int, str] = {}
+
+    def all(self, rows: list[Columns]) -> list[Stored]:
+        found: list[Stored] = []
+        last, names = self._last, self._names
+        for seq, stream, pos, body, hash_, number in rows:
+            name = names.get(number)
+            if name is None:
+                name = names[number] = json_string(str(stream))
+            before = last.get(number)
+            prev = before[1] if before and before[0] + 1 == pos else self._before(number, pos)
+            own = _bytes(hash_).hex()
+            last[number] = (pos or 0, own)
+            text = whole(_bytes(body), seq, name, pos, prev)
+            found.append(Stored(seq, stream, pos, text, own))
+        return found
+
+    def _before(self, stream: int, pos: int) -> str:
+        sql = "select hash from records where stream = ? and pos = ? - 1 and pos > 0"
+        row = self._db.one(sql, (stream, pos))
+        return ZERO if row is None else _bytes(row[0]).hex()
 
 
 def _bytes(value: object) -> bytes:
@@ -78,9 +117,17 @@ def find_row(db: Db, projection: str, key: str) -> Cell | None:
     return None if row is None else (row[0], _value(row[1]))
 
 
+def row_value(tag: str | None, value: dict[str, Any]) -> str | bytes:
+    """How a row's value is stored: as JSON, and of what is over, squeezed."""
+    text = canonical_text(value)
+    return squeezed(text.encode()) if tag in RESTING else text
+
+
 def rows(db: Db, projection: str, tag: str | None, after: str, limit: int) -> list[Row]:
     """Rows of a projection in key order."""
     where = "" if tag is None else " and tag = ?"
+    if where and tag not in RESTING:
+        where += f" and {LISTED}"
     found = db.all(
         f"select key, tag, value from rows where projection = ? and key > ?{where}"
         " order by key limit ?",
@@ -93,9 +140,10 @@ def _row(row: Columns) -> Row:
     return Row(row[0], row[1], _value(row[2]))
 
 
-def _value(text: object) -> dict[str, Any]:
+def _value(found: object) -> dict[str, Any]:
     try:
-        return {**json.loads(str(text))}
+        text = unsqueezed(found) or b"" if isinstance(found, bytes) else str(found)
+        return {**json.loads(text)}
     except (ValueError, TypeError, RecursionError):
         raise JournalError(
             "JOURNAL_DAMAGED",
@@ -123,17 +171,70 @@ def find_small(db: Db, digest: str, most: int) -> Packed | None:
     return None if row is None else Packed(*row)
 
 
+def find_bodies(db: Db, digests: Iterable[str]) -> dict[str, bytes]:
+    """The bodies that are there, of those asked for."""
+    found: dict[str, bytes] = {}
+    for some in _portions(digests):
+        rows = db.all(f"{_BODIES} and {_among(some)}", some)
+        for digest, size, codec, body in rows:
+            name = _bytes(digest).hex()
+            found[name] = unpack(name, Packed(size, codec, body), None)
+    return found
+
+
+def _portions(digests: Iterable[str]) -> Iterator[list[bytes]]:
+    names = [bytes.fromhex(name) for name in dict.fromkeys(digests) if _DIGEST.fullmatch(name)]
+    for start in range(0, len(names), MANY):
+        yield names[start : start + MANY]
+
+
+def _among(names: list[bytes]) -> str:
+    return f"digest in ({','.join('?' * len(names))})"
+
+
 def holdings(db: Db) -> list[Holding]:
     """Every reference to a body that is still there."""
+    if not _numbered(db):
+        found = db.all(
+            "select holdings.digest, max(holdings.seq), stream, run_id, retention from holdings"
+            " join content on content.digest = holdings.digest and codec is not null"
+            " group by holdings.digest, stream, run_id, retention"
+        )
+        return [Holding(_bytes(row[0]).hex(), *row[1:]) for row in found]
     found = db.all(
-        "select holdings.digest, holdings.seq, stream, run_id, retention from holdings"
-        " join content on content.digest = holdings.digest and codec is not null"
+        f"select digest, held.seq, streams.name, names.name, retention from ({_HELD}) as held"
+        " join streams on streams.id = held.stream left join names on names.id = held.run"
+        " where codec is not null"
     )
     return [_holding(row) for row in found]
 
 
+def _numbered(db: Db) -> bool:
+    """Whether bodies are held by number; files of formats 1 and 2, which only a reader leaves so, name them."""
+    return db.value("pragma user_version") >= 3
+
+
 def _holding(row: Columns) -> Holding:
-    return Holding(_bytes(row[0]).hex(), *row[1:])
+    digest, seq, stream, run_id, retention = row
+    return Holding(_bytes(digest).hex(), seq, stream, run_id, _retention(retention))
+
+
+def _retention(number: object) -> str:
+    if isinstance(number, int) and 0 <= number < len(RETENTIONS):
+        return RETENTIONS[number]
+    raise JournalError(
+        "JOURNAL_DAMAGED",
+        "What keeps a body is not what was written.",
+        hint="Run `holdfast journal verify`, then restore the journal from a backup.",
+    )
+
+
+def held(db: Db, digest: str) -> list[tuple[int, str]]:
+    """For each reason to keep a body, the newest record that gives it, and the retention class."""
+    found = db.all(
+        f"select seq, retention from ({_HELD}) where digest = ?", (bytes.fromhex(digest),)
+    )
+    return [(seq, _retention(retention)) for seq, retention in found]
 
 
 def check_tail(db: Db) -> tuple[int, int]:
@@ -162,5 +263,14 @@ def check_bodies(db: Db) -> tuple[str | None, int]:
             unpack(name, Packed(size, codec, body), None)
         except Exception:  # noqa: BLE001 - whatever is wrong with it, it is named
             return name, erased
-    missing = db.one("select digest from holdings where digest not in (select digest from content)")
-    return (None if missing is None else _bytes(missing[0]).hex()), erased
+    return None, erased
+
+
+def find_missing(db: Db, digests: Iterable[str]) -> str | None:
+    """The first of these digests that no body has, or ever had."""
+    for some in _portions(digests):
+        found = db.all(f"select digest from content where {_among(some)}", some)
+        if len(found) < len(some):
+            there = {row[0] for row in found}
+            return next(name.hex() for name in some if name not in there)
+    return None

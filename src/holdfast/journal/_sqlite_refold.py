@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.contracts.canonical import canonical_text
 from holdfast.journal import _sqlite_read as look
 from holdfast.journal._sqlite_db import Db
 from holdfast.journal.projections import Rebuilt
@@ -20,6 +19,6 @@ def refold(db: Db) -> int:
     db.run("delete from rows")
     db.run_many(
         "insert into rows values (?,?,?,?)",
-        [(*at, tag, canonical_text(value)) for at, (tag, value) in rows.cells.items()],
+        [(*at, tag, look.row_value(tag, value)) for at, (tag, value) in rows.cells.items()],
     )
     return count

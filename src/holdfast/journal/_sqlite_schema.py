@@ -22,63 +22,14 @@ from holdfast.journal._sqlite_db import (
     sync_folder,
 )
 from holdfast.journal._sqlite_refold import refold
+from holdfast.journal._sqlite_tables import UPGRADES
 
 APPLICATION_ID = 0x686C6466  # "hldf"
-
-_FORMAT_1 = """
-create table meta (key text primary key, value text not null) strict, without rowid;
-create table streams (
-    id integer primary key,
-    name text not null unique,
-    pos integer not null,
-    seq integer not null,
-    hash blob not null,
-    epoch integer not null,
-    owner text,
-    until integer not null
-) strict;
-create table records (
-    seq integer primary key,
-    stream integer not null,
-    pos integer not null,
-    body blob not null,
-    hash blob not null
-) strict;
-create unique index records_by_stream on records (stream, pos);
-create table rows (
-    projection text not null,
-    key text not null,
-    tag text,
-    value text not null,
-    primary key (projection, key)
-) strict, without rowid;
-create index rows_by_tag on rows (projection, tag, key) where tag is not null;
-create table content (
-    digest blob primary key,
-    size integer not null,
-    codec integer,
-    body blob
-) strict;
-create table holdings (
-    digest blob not null,
-    seq integer not null,
-    stream text not null,
-    run_id text,
-    retention text not null,
-    primary key (digest, seq, retention)
-) strict, without rowid;
-"""
 
 _FORMAT = (
     "select user_version, application_id, (select count(*) from sqlite_schema)"
     " from pragma_user_version, pragma_application_id"
 )
-
-# Rows say more than they did: what a session was opened with, where its open run stands, what is set aside.
-_FORMAT_2 = "delete from rows"
-
-UPGRADES: list[str] = [_FORMAT_1, _FORMAT_2]
-"""`UPGRADES[n]` makes format n + 1 out of format n; after the last, the rows are folded from the records again."""
 
 
 def create(path: Path) -> bool:

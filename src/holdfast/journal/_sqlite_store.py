@@ -11,18 +11,20 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from holdfast.contracts.canonical import canonical_text
+from holdfast.contracts import Body
 from holdfast.errors import HoldfastError
 from holdfast.journal import _sqlite_read as look
+from holdfast.journal._slim import slim
 from holdfast.journal._sqlite_db import PATIENCE_MS, Busy, Db, busy, explained
 from holdfast.journal._sqlite_refold import refold
+from holdfast.journal._sqlite_tables import RETENTIONS
 from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent, taken_since
 from holdfast.journal._writer import Committed, Request
 from holdfast.journal.content import pack
-from holdfast.journal.log import Head
+from holdfast.journal.log import Head, Holding
 
 CACHED = 10_000
-"""Heads and rows kept in memory before the copy is dropped and starts anew."""
+"""Heads, rows and names kept in memory before the copy is dropped and starts anew."""
 
 CHECKPOINT_PAGES = 1000
 """Pages of write-ahead log at which it is copied back, beside the writers."""
@@ -37,6 +39,19 @@ _NEW_HEAD = (
     " on conflict (name) do update set pos=excluded.pos, seq=excluded.seq, hash=excluded.hash,"
     " epoch=excluded.epoch, owner=excluded.owner, until=excluded.until returning id"
 )
+
+# Says at which seq the body is held: at ours, unless it was there before, erased or not.
+_BODY = (
+    "insert into content (digest, size, stream, run, retention, seq, codec, body)"
+    " values (?,?,?,?,?,?,?,?) on conflict do update"
+    " set codec=excluded.codec, body=excluded.body where codec is null returning seq"
+)
+_HOLD = "update content set seq=? where digest=? and stream=? and run=? and retention=?"
+_HOLD_TOO = (
+    "insert into holdings select id,?,?,?,? from content where digest=?"
+    " on conflict do update set seq=excluded.seq"
+)
+_RETENTION = {name: at for at, name in enumerate(RETENTIONS)}
 
 
 class Store:
@@ -54,6 +69,8 @@ class Store:
         self._streams: dict[str, int] = {}
         self._heads: dict[str, Head] = {}
         self._cells: dict[tuple[str, str], Cell] = {}
+        self._bodies: set[str] = set()
+        self._names: dict[str, int] = {}
         self._wal_pages = 0
         self._too_long = WAL_TOO_LONG
         self._wrote = False
@@ -115,7 +132,8 @@ class Store:
             if wait:
                 raise busy(self._path) from None
             raise
-        if self._db.version() != self._version or len(self._cells) + len(self._heads) > CACHED:
+        kept = len(self._cells) + len(self._heads) + len(self._bodies) + len(self._names)
+        if self._db.version() != self._version or kept > CACHED:
             self._forget()
             self._last_seq = look.last_seq(self._db)
 
@@ -127,7 +145,7 @@ class Store:
             db.run_many(
                 "insert into records values (?,?,?,?,?)",
                 [
-                    (seq, ids[stream], pos, body, bytes.fromhex(hash_))
+                    (seq, ids[stream], pos, slim(body), bytes.fromhex(hash_))
                     for seq, stream, pos, body, hash_ in stage.records
                 ],
             )
@@ -135,20 +153,37 @@ class Store:
             db.run_many(
                 "insert into rows values (?,?,?,?) on conflict do update"
                 " set tag=excluded.tag, value=excluded.value",
-                [(*at, tag, canonical_text(value)) for at, (tag, value) in stage.rows.items()],
+                [(*at, tag, look.row_value(tag, value)) for at, (tag, value) in stage.rows.items()],
             )
-        for name, body in stage.bodies.items():
+        for held in stage.holdings:
+            self._hold(held, stage.bodies.get(held.digest))
+
+    def _hold(self, held: Holding, body: Body | None) -> None:
+        """Store the body, unless it is there, and what keeps it."""
+        digest, seq, stream, run_id, retention = held
+        name = bytes.fromhex(digest)
+        by = (self._streams[stream], self._number(run_id), _RETENTION[retention])
+        if body is not None and digest not in self._bodies:
+            self._bodies.add(digest)
             packed = pack(body.data)
-            db.run(
-                "insert into content values (?,?,?,?) on conflict do update"
-                " set codec=excluded.codec, body=excluded.body where codec is null",
-                (bytes.fromhex(name), packed.size, packed.codec, packed.data),
+            row = (name, packed.size, *by, seq, packed.codec, packed.data)
+            if self._db.value(_BODY, row) == seq:
+                return
+        self._db.run(_HOLD, (seq, name, *by))
+        if not self._db.changes():
+            self._db.run(_HOLD_TOO, (*by, seq, name))
+
+    def _number(self, name: str | None) -> int:
+        """The number that stands for a run's id in the file; 0 for none."""
+        if name is None:
+            return 0
+        number = self._names.get(name)
+        if number is None:
+            self._db.run("insert or ignore into names (name) values (?)", (name,))
+            number = self._names[name] = self._db.value(
+                "select id from names where name=?", (name,)
             )
-        if stage.holdings:
-            db.run_many(
-                "insert or ignore into holdings values (?,?,?,?,?)",
-                [(bytes.fromhex(held[0]), *held[1:]) for held in stage.holdings],
-            )
+        return number
 
     def _write_heads(self, heads: Iterable[Head]) -> None:
         known: list[tuple[object, ...]] = []
@@ -182,6 +217,8 @@ class Store:
         self._streams.clear()
         self._heads.clear()
         self._cells.clear()
+        self._bodies.clear()
+        self._names.clear()
 
     def _set_patience(self, wait: bool) -> None:
         if wait != self._patient:
@@ -198,14 +235,13 @@ class Store:
     def erase(self, stage: Stage, digest: str, request: Append, upto: int | None) -> bool:
         """Erase one body and stage the record of it."""
         self._flush(stage)
-        held = self._db.all(
-            "select seq, retention from holdings where digest=?", (bytes.fromhex(digest),)
-        )
+        held = look.held(self._db, digest)
         packed = look.find_body(self._db, digest)
         if packed is None or packed.codec is None or taken_since(upto, (row[0] for row in held)):
             return False
-        refuse_persistent(digest, (str(row[1]) for row in held))
+        refuse_persistent(digest, (row[1] for row in held))
         stage.append(request)
+        self._bodies.discard(digest)
         self._db.run(
             "update content set codec=null, body=null where digest=?", (bytes.fromhex(digest),)
         )

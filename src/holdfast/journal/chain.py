@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from holdfast.contracts import Body, Draft, Record, digest
 from holdfast.contracts.canonical import canonical_text, json_string, utf8
 from holdfast.contracts.content import ContentRef
-from holdfast.contracts.record import MAX_PAYLOAD_BYTES, RECORD_VERSION, check_draft
+from holdfast.contracts.record import (
+    MAX_PAYLOAD_BYTES,
+    RECORD_VERSION,
+    check_draft,
+    trusted_record,
+)
 from holdfast.errors import CallerError, JournalError
 
 ZERO = "0" * 64
@@ -119,30 +125,44 @@ def decode(stored: Stored) -> Record:
         raise damaged(stored, "its bytes do not match its hash")
     found = _fields(stored)
     try:
+        return trusted_record(found, stored.hash)
+    except (KeyError, TypeError):
+        pass  # it is not laid out as this version does it
+    try:
         return Record.model_validate({**found, "hash": stored.hash})
     except ValidationError:
-        newer = found.get("v")
-        return Record.model_construct(
-            v=newer if isinstance(newer, int) and newer > RECORD_VERSION else RECORD_VERSION + 1,
-            seq=stored.seq,
-            stream=stored.stream,
-            pos=stored.pos,
-            time=0,
-            kind=str(found.get("kind", "unreadable")),
-            run_id=None,
-            turn_id=None,
-            effect_id=None,
-            actor=str(found.get("actor", "unknown")),
-            cause=None,
-            privacy="secret",
-            payload={"unreadable": stored.body.decode(errors="replace")},
-            content=(),
-            prev=str(found.get("prev", ZERO)),
-            hash=stored.hash,
-        )
+        return _unreadable(stored, found)
+
+
+def _unreadable(stored: Stored, found: dict[str, Any]) -> Record:
+    newer = found.get("v")
+    return Record.model_construct(
+        v=newer if isinstance(newer, int) and newer > RECORD_VERSION else RECORD_VERSION + 1,
+        seq=stored.seq,
+        stream=stored.stream,
+        pos=stored.pos,
+        time=0,
+        kind=str(found.get("kind", "unreadable")),
+        run_id=None,
+        turn_id=None,
+        effect_id=None,
+        actor=str(found.get("actor", "unknown")),
+        cause=None,
+        privacy="secret",
+        payload={"unreadable": stored.body.decode(errors="replace")},
+        content=(),
+        prev=str(found.get("prev", ZERO)),
+        hash=stored.hash,
+    )
 
 
 def _fields(stored: Stored) -> dict[str, Any]:
+    try:
+        found = from_json(stored.body, allow_inf_nan=False)
+        if type(found) is dict:
+            return cast("dict[str, Any]", found)
+    except ValueError:
+        pass  # nested too deep for the fast parser, or no JSON at all
     try:
         return {**json.loads(stored.body)}
     except (ValueError, TypeError, RecursionError):
@@ -200,6 +220,8 @@ class ChainCheck:
 
     before: dict[str, tuple[int, str]] | None = None
     report: Report = field(default_factory=Report)
+    named: set[str] = field(default_factory=set[str])
+    """The bodies that the records refer to; for the caller to look for, and to empty."""
     _heads: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
     _seq: int = 0
 
@@ -215,18 +237,21 @@ class ChainCheck:
         return False
 
     def _why_bad(self, stored: Stored) -> str | None:
+        # First what is missing: without the record before it, a record in a file does not match its hash either.
+        if stored.seq != self._seq + 1:
+            return f"record {self._seq + 1} is missing before it"
         if digest(stored.body) != stored.hash:
             return "its bytes do not match its hash"
         try:
             said = json.loads(stored.body)
             claims = (said["seq"], said["stream"], said["pos"])
             prev = said["prev"]
+            if said["v"] == RECORD_VERSION:
+                self.named.update([ref["digest"] for ref in said.get("content", ())])
         except (ValueError, KeyError, TypeError, RecursionError):
             return "its bytes are no record"
         if claims != (stored.seq, stored.stream, stored.pos):
             return f"it says it is record {claims[0]} at position {claims[2]} of `{claims[1]}`"
-        if stored.seq != self._seq + 1:
-            return f"record {self._seq + 1} is missing before it"
         pos, last = self._heads.get(stored.stream, (0, ZERO))
         if stored.pos != pos + 1:
             return f"position {pos + 1} of its stream is missing before it"

@@ -1,4 +1,4 @@
-"""How a body lies in a store: as it is while small, compressed once that pays, gone when erased."""
+"""How a body lies in a store: as it is while tiny, squeezed once that pays, gone when erased."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 from holdfast.contracts import ContentRef, Privacy, digest
 from holdfast.errors import CallerError, JournalError, NotFound
+from holdfast.journal._squeeze import squeezed, unsqueezed
 
 MAX_BODY_BYTES = 64 << 20
 """The greatest body a journal takes."""
 
-INLINE_BYTES = 1024
-"""Up to here a body is stored as it is: compressing it would cost more than it saves."""
+TINY = 64
+"""Bytes below which a body is stored as it is: squeezing it would cost more than it saves."""
 
-RAW, ZLIB = 0, 1
+RAW, ZLIB, SQUEEZED = 0, 1, 2
+"""How bytes are stored; formats 1 and 2 wrote `ZLIB`."""
 
 
 class Packed(NamedTuple):
@@ -39,10 +41,10 @@ def check_body(data: bytes) -> None:
 def pack(data: bytes) -> Packed:
     """The stored form of `data`."""
     size = len(data)
-    if size > INLINE_BYTES:
-        small = zlib.compress(data, 1)
+    if size >= TINY:
+        small = squeezed(data)
         if len(small) < size - size // 8:
-            return Packed(size, ZLIB, small)
+            return Packed(size, SQUEEZED, small)
     return Packed(size, RAW, data)
 
 
@@ -75,6 +77,8 @@ def unpack(name: str, packed: Packed | None, max_bytes: int | None) -> bytes:
 def _inflate(packed: Packed) -> bytes | None:
     if packed.codec == RAW:
         return packed.data
+    if packed.codec == SQUEEZED:
+        return unsqueezed(packed.data or b"")
     if packed.codec != ZLIB:
         return None
     stream = zlib.decompressobj()

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from holdfast.contracts import ContentRef, Draft, Gap, Json, Privacy, Record
 from holdfast.contracts.payload import TERMINAL
-from holdfast.errors import JournalError
+from holdfast.errors import HoldfastError, JournalError
 from holdfast.journal.chain import Bad, ChainCheck, Report, Stored, decode
 
 PAGE = 500
@@ -84,7 +84,7 @@ class Row(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """A live body and one record that refers to it."""
+    """A live body, and the newest record of a stream, run and retention class that refers to it."""
 
     digest: str
     seq: int
@@ -214,6 +214,17 @@ class Journal(ABC):
         trusted host's business), it is there, it was not erased, it matches its digest, it fits.
         """
 
+    async def contents(self, digests: Collection[str]) -> dict[str, bytes]:
+        """Many bodies at once, by digest, for the trusted host; those erased or never stored are left out."""
+        found: dict[str, bytes] = {}
+        for name in digests:
+            try:
+                found[name] = await self.content(name)
+            except HoldfastError as why:
+                if why.code not in ("NOT_FOUND", "CONTENT_ERASED"):
+                    raise
+        return found
+
     @abstractmethod
     async def holdings(self) -> list[Holding]:
         """Every reference to a body that is still there."""
@@ -301,9 +312,16 @@ class Journal(ABC):
             for stored in page:
                 if check.add(stored):
                     return check.report
+            report = check.report
+            report.bad_content = report.bad_content or await self._missing(check.named)
+            check.named.clear()
             after = page[-1].seq
         check.finish(await self._ends())
         return check.report
+
+    async def _missing(self, digests: Collection[str]) -> str | None:
+        """The first of these bodies that is not there and never was erased; a store that can lose one looks."""
+        return None
 
     async def _ends(self) -> dict[str, tuple[int, str]]:
         return {head.stream: (head.pos, head.hash) for head in await self.heads()}

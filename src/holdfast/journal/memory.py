@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import deepcopy
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ from holdfast.journal._stage import (
 from holdfast.journal._wake import Wakeups
 from holdfast.journal._writer import closed, report
 from holdfast.journal.chain import Report, Stored
-from holdfast.journal.content import Packed, check_access, pack, unpack
+from holdfast.journal.content import RAW, Packed, check_access, unpack
 from holdfast.journal.log import (
     CONTENT_STREAM,
     READABLE,
@@ -62,8 +62,9 @@ class MemoryJournal(Journal):
         self._streams: dict[str, list[Stored]] = {}
         self._heads: dict[str, Head] = {}
         self._cells: dict[tuple[str, str], Cell] = {}
+        self._keys: dict[str, set[str]] = {}
         self._bodies: dict[str, Packed] = {}
-        self._holdings: dict[Holding, None] = {}
+        self._holdings: dict[tuple[str, str, str | None, str], Holding] = {}
         self._posted: deque[_Posted] = deque()
         self._wakeups = Wakeups()
         self._closed = False
@@ -144,7 +145,7 @@ class MemoryJournal(Journal):
         self._check_open()
         request = erasure(digest, stream, reason)
         packed = self._bodies.get(digest)
-        held = [one for one in self._holdings if one.digest == digest]
+        held = [one for one in self._holdings.values() if one.digest == digest]
         seqs = (one.seq for one in held)
         if packed is None or packed.codec is None or taken_since(upto, seqs):
             return False
@@ -159,6 +160,8 @@ class MemoryJournal(Journal):
         for stored in self._records:
             rows.add(stored)
         self._cells = rows.cells
+        self._keys.clear()
+        self._know(self._cells)
         return len(self._records)
 
     def _write(self, work: Callable[[Stage], T]) -> T:
@@ -169,7 +172,7 @@ class MemoryJournal(Journal):
         stage = Stage(self, len(self._records), self._clock())
         result = work(stage)
         packed = {
-            name: pack(body.data)
+            name: Packed(len(body.data), RAW, body.data)
             for name, body in stage.bodies.items()
             if name not in self._bodies or self._bodies[name].codec is None
         }
@@ -178,10 +181,16 @@ class MemoryJournal(Journal):
             self._streams.setdefault(stored.stream, []).append(stored)
         self._heads.update(stage.heads)
         self._cells.update(stage.rows)
+        self._know(stage.rows)
         self._bodies.update(packed)
-        self._holdings.update(dict.fromkeys(stage.holdings))
+        for one in stage.holdings:
+            self._holdings[one.digest, one.stream, one.run_id, one.retention] = one
         self._wakeups.notify()
         return result
+
+    def _know(self, cells: Iterable[tuple[str, str]]) -> None:
+        for projection, key in cells:
+            self._keys.setdefault(projection, set()).add(key)
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -216,7 +225,7 @@ class MemoryJournal(Journal):
 
     async def holdings(self) -> list[Holding]:
         self._check_open()
-        return [h for h in self._holdings if self._bodies[h.digest].codec is not None]
+        return [h for h in self._holdings.values() if self._bodies[h.digest].codec is not None]
 
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:
         self._check_open()
@@ -227,12 +236,14 @@ class MemoryJournal(Journal):
         self, projection: str, *, tag: str | None = None, after: str = "", limit: int = 1000
     ) -> list[Row]:
         self._check_open()
-        found = [
-            Row(key, found_tag, deepcopy(value))
-            for (name, key), (found_tag, value) in self._cells.items()
-            if name == projection and key > after and tag in (None, found_tag)
-        ]
-        return sorted(found, key=lambda row: row.key)[:limit]
+        found: list[Row] = []
+        for key in sorted(key for key in self._keys.get(projection, ()) if key > after):
+            found_tag, value = self._cells[projection, key]
+            if tag in (None, found_tag):
+                found.append(Row(key, found_tag, deepcopy(value)))
+            if len(found) >= limit:
+                break
+        return found
 
     async def verify(self) -> Report:
         report = await super().verify()

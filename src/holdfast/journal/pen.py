@@ -25,12 +25,24 @@ LOST = -1
 
 _POLL = 0.02
 _MARGIN = LEASE_MS / 2000
+_RENEW = LEASE_MS / 1200
+_URGENT = 0.5
+"""Seconds: when the lease is looked after beside other work, and when no write goes before it."""
 
 
 class Pen:
     """Writes one stream, under a lease."""
 
-    __slots__ = ("_failure", "_fresh_until", "_journal", "_lease", "_owner", "pos", "stream")
+    __slots__ = (
+        "_failure",
+        "_fresh_until",
+        "_journal",
+        "_lease",
+        "_owner",
+        "_refreshing",
+        "pos",
+        "stream",
+    )
 
     def __init__(self, journal: Journal, stream: str, owner: str) -> None:
         self.stream = stream
@@ -41,6 +53,7 @@ class Pen:
         self._lease: Lease | None = None
         self._fresh_until = 0.0
         self._failure: BaseException | None = None
+        self._refreshing: anyio.Lock | None = None
 
     @property
     def held(self) -> bool:
@@ -74,6 +87,11 @@ class Pen:
                     raise
                 await anyio.sleep(_POLL)
 
+    @property
+    def ages(self) -> bool:
+        """Whether the lease should be renewed soon."""
+        return self._fresh_until - monotonic() < _RENEW
+
     async def renew(self) -> None:
         """Make the lease last; when it was lost, the next write is refused."""
         lease = self._lease
@@ -89,6 +107,24 @@ class Pen:
             if self._lease is lease:
                 self._fresh_until = fresh_until
 
+    async def _refresh(self) -> None:
+        """Make sure of the lease before a write: a busy process may have been too late to renew it.
+
+        One that ran out is taken again, if nobody else has written meanwhile: then nothing was missed.
+        """
+        if self._refreshing is None:
+            self._refreshing = anyio.Lock()
+        async with self._refreshing:
+            if monotonic() < self._fresh_until - _URGENT:
+                return  # somebody else has just seen to it
+            await self.renew()
+            if self._lease is None and self.pos != LOST:
+                now, at = monotonic(), self.pos
+                lease = await self._journal.claim(self.stream, self._owner, ttl_ms=LEASE_MS)
+                if lease.pos != at:
+                    self.pos = LOST
+                self._lease, self._fresh_until = lease, now + LEASE_MS / 1000
+
     async def release(self) -> None:
         """Give the stream back."""
         lease, self._lease = self._lease, None
@@ -99,6 +135,9 @@ class Pen:
 
     async def append(self, drafts: Sequence[Draft], *, durable: bool = False) -> Appended:
         """Write records and wait for it; with `durable`, for the disk."""
+        if monotonic() > self._fresh_until - _URGENT and self._failure is None:
+            with anyio.CancelScope(shield=True):
+                await self._refresh()
         lease = self._held()
         at = self.pos
         self.pos = at + len(drafts)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from holdfast.contracts import Retention
 from holdfast.contracts.record import RECORD_VERSION
 from holdfast.errors import CallerError, JournalError
+from holdfast.journal._fold_agents import AGENTS
 from holdfast.journal._fold_approvals import APPROVALS
 from holdfast.journal._fold_effects import EFFECTS
 from holdfast.journal._fold_sessions import SESSIONS
@@ -21,7 +22,7 @@ from holdfast.journal.chain import Stored, damaged, decode
 
 __all__ = ["FOLDS", "Fact", "Fold", "Rebuilt", "Rows", "Value", "fact_of", "illegal", "outlived"]
 
-FOLDS: dict[str, Fold] = {**SESSIONS, **EFFECTS, **APPROVALS}
+FOLDS: dict[str, Fold] = {**SESSIONS, **EFFECTS, **APPROVALS, **AGENTS}
 """Kind → fold. A kind that is not here changes no projection."""
 
 

@@ -187,6 +187,9 @@ class SqliteJournal(Journal):
             return unpack(name, small, max_bytes)
         return await self._in_thread(lambda db: unpack(name, look.find_body(db, name), max_bytes))
 
+    async def contents(self, digests: Collection[str]) -> dict[str, bytes]:
+        return await self._in_thread(lambda db: look.find_bodies(db, digests))
+
     async def holdings(self) -> list[Holding]:
         return await self._in_thread(look.holdings)
 
@@ -203,9 +206,12 @@ class SqliteJournal(Journal):
 
     async def verify(self) -> Report:
         report = await super().verify()
-        if report.bad is None:
+        if report.ok:
             report.bad_content, report.erased = await self._in_thread(look.check_bodies)
         return report
+
+    async def _missing(self, digests: Collection[str]) -> str | None:
+        return await self._in_thread(lambda db: look.find_missing(db, digests))
 
     async def wait(self, after: int) -> None:
         while not self._closed:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.agent.agents import Agents
 from holdfast.capabilities.declare import Declared
 from holdfast.contracts import new_id
 from holdfast.gate.approvals import Approvals
@@ -38,6 +39,8 @@ class Runtime:
     """Their runs."""
     approvals: Approvals
     """What waits for a person."""
+    agents: Agents
+    """Runs of agents."""
     policy: Policy
     """The operator's rules."""
     settings: Settings
@@ -96,6 +99,15 @@ async def open(
             owner=new_id("shell"),
         )
         shell = await rest.enter_async_context(Shell.open(services))
+        agents = Agents(shell, model=wiring.find_model)
+        rest.push_async_callback(agents.close)
         yield Runtime(
-            journal, shell, Sessions(journal), Runs(journal, shell), approvals, policy, settings
+            journal=journal,
+            shell=shell,
+            sessions=Sessions(journal),
+            runs=Runs(journal, shell, agents),
+            approvals=approvals,
+            agents=agents,
+            policy=policy,
+            settings=settings,
         )

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.contracts import Rule, SessionLimits, Setup, Verdict, parse
+from holdfast.contracts import Budget, Rule, SessionLimits, Setup, Verdict, parse
 from holdfast.contracts.hook_config import HookConfig
+from holdfast.contracts.model import ModelPrice
 from holdfast.errors import CallerError
 
 FILE = "holdfast.toml"
@@ -61,6 +62,21 @@ class ApprovalSettings(_Section):
     """How long an approval for the session holds; default: as long as the session."""
 
 
+class AgentSettings(_Section):
+    """`[agent]`."""
+
+    model: str | None = Field(default=None, min_length=1)
+    """`provider:name`: what `holdfast ask` and `holdfast chat` ask. Also `HOLDFAST_MODEL`."""
+    fallbacks: tuple[str, ...] = ()
+    """Models to go on with, in order, once the one before can't be had."""
+    instructions: str = ""
+    """What they are told before everything else."""
+    budget: Budget | None = None
+    """`[agent.budget]`: what each run may use."""
+    prices: dict[str, ModelPrice] = {}
+    """`[agent.prices."provider:name"]`: what a model costs, where no list knows it or is wrong."""
+
+
 class SecretSettings(_Section):
     """`[secrets]`."""
 
@@ -83,6 +99,8 @@ class Settings(_Section):
     """What may pass the gate."""
     approvals: ApprovalSettings = ApprovalSettings()
     """Who is asked, and for how long."""
+    agent: AgentSettings = AgentSettings()
+    """What is asked on the command line."""
     secrets: SecretSettings = SecretSettings()
     """What must appear nowhere."""
     hooks: tuple[HookConfig, ...] = ()
@@ -126,11 +144,14 @@ def _read(path: Path) -> dict[str, Any]:
 def _with_environment(found: dict[str, Any]) -> dict[str, Any]:
     journal = dict(found.get("journal") or {})
     shell = dict(found.get("shell") or {})
-    merged = {**found, "journal": journal, "shell": shell}
+    agent = dict(found.get("agent") or {})
+    merged = {**found, "journal": journal, "shell": shell, "agent": agent}
     if home := os.environ.get("HOLDFAST_HOME"):
         merged["home"] = home
     if url := os.environ.get("HOLDFAST_URL"):
         journal["url"] = url
     if jail := os.environ.get("HOLDFAST_JAIL"):
         shell["jail"] = jail
+    if model := os.environ.get("HOLDFAST_MODEL"):
+        agent["model"] = model
     return merged

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from holdfast.capabilities.builtin import builtins_of
@@ -21,7 +21,6 @@ from holdfast.gate.asking import Asking
 from holdfast.gate.broker import Broker
 from holdfast.gate.dispatch import AskFunction, Callback, Dispatcher
 from holdfast.gate.dispatch_command import AskCommand
-from holdfast.gate.executor import Toolbox
 from holdfast.gate.gate import Gate
 from holdfast.gate.guards import HOOKS, Guards
 from holdfast.gate.hooks import Hook, Hooks, configured
@@ -29,8 +28,10 @@ from holdfast.gate.limits import Limiter
 from holdfast.gate.policy import Policy
 from holdfast.gate.redact import RedactingFilter, Redactor
 from holdfast.journal import Journal, MemoryJournal
+from holdfast.models.base import Model
 from holdfast.runtime.settings import Settings
 from holdfast.shell.box import Boxes
+from holdfast.shell.services import Tools
 
 KEY_BYTES = 32
 MIN_SECRET = 6
@@ -71,6 +72,13 @@ def open_boxes(settings: Settings) -> dict[Language, Boxes]:
     from holdfast.shell.languages.python import PythonBoxes
 
     return {Language.PYTHON: PythonBoxes(jail=settings.shell.jail)}
+
+
+def find_model(id_: str) -> Model:
+    """A model by its id; its library is imported here."""
+    from holdfast.models.catalog import model
+
+    return model(id_)
 
 
 def make_policy(settings: Settings) -> Policy:
@@ -125,23 +133,28 @@ def make_gate(
     )
 
 
-def make_tools(
-    given: Sequence[Declared[..., Any]], redactor: Redactor
-) -> Callable[[Setup], Toolbox]:
+def make_tools(given: Sequence[Declared[..., Any]], redactor: Redactor) -> Tools:
     """What a session may call: what this process was given, and what its setup names. Made once for each setup."""
-    made: dict[str, CapabilitySet] = {}
+    made: dict[tuple[str, tuple[int, ...]], tuple[Sequence[object], CapabilitySet]] = {}
 
-    def tools(setup: Setup) -> CapabilitySet:
-        key = digest_json(setup.model_dump(mode="json"))
+    def tools(setup: Setup, more: Sequence[object] = ()) -> CapabilitySet:
+        # `more` is kept with what was made of it: else another object could get the same number.
+        key = (_digest_of(setup), tuple(map(id, more)))
         found = made.get(key)
         if found is None:
             named = [one for reference in setup.capabilities for one in load(reference)]
-            found = made[key] = CapabilitySet(*_once([*given, *named]), *builtins_of(setup))
+            brought = cast("Sequence[Declared[..., Any]]", more)
+            set_ = CapabilitySet(*_once([*given, *named, *brought]), *builtins_of(setup))
+            found = made[key] = (more, set_)
             for database in setup.databases:
                 _hide_password(database, redactor)
-        return found
+        return found[1]
 
     return tools
+
+
+def _digest_of(setup: Setup) -> str:
+    return digest_json(setup.model_dump(mode="json"))
 
 
 @contextmanager

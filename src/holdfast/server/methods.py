@@ -192,8 +192,9 @@ class Methods:
         )
         return views.page(found, asked.limit)
 
-    async def _resume(self, asked: p.ResumeRun, _: Call) -> RunResult:
-        return await self._hf.runs.resume(asked.run_id, wait_ms=asked.wait_ms, setup=asked.setup)
+    async def _resume(self, asked: p.ResumeRun, _: Call) -> RunResult | dict[str, Any]:
+        found = await self._hf.runs.resume_any(asked.run_id, wait_ms=asked.wait_ms, setup=asked.setup)
+        return views.result_of(found)
 
     async def _cancel_run(self, asked: p.CancelRun, _: Call) -> Any:
         return await self._hf.runs.cancel(
@@ -244,7 +245,7 @@ class Methods:
 
     async def _go_on(self, run_id: str) -> None:
         try:
-            await self._hf.runs.resume(run_id)
+            await self._hf.runs.resume_any(run_id)
         except HoldfastError:
             pass  # it stands as it stood; `run.get` tells, and `run.resume` why it can't go on
 

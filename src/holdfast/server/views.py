@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from holdfast.contracts import Capability, RunResult, SessionLimits, Setup
+from holdfast.contracts.agent import AgentResult
 from holdfast.errors import CallerError, NotFound
 from holdfast.gate.executor import Toolbox
 from holdfast.gate.policy import Policy
@@ -56,11 +57,21 @@ def policy(toolbox: Toolbox, rules: Policy, limits: SessionLimits, setup: Setup)
     }
 
 
+def result_of(found: RunResult | AgentResult) -> RunResult | dict[str, Any]:
+    """What a run gave. An agent's has its `id` as every view does."""
+    return found if isinstance(found, RunResult) else agent_result(found)
+
+
+def agent_result(found: AgentResult) -> dict[str, Any]:
+    """What a run of an agent gave; `id` is the run's, as in every view."""
+    return {"id": found.run_id, **found.model_dump(mode="json")}
+
+
 async def run_details(runs: Runs, run_id: str) -> dict[str, Any]:
     """A run with every call it made and, as `result`, what its caller got; null while it is under way or erased."""
     view = await runs.show(run_id)
     try:
-        result: RunResult | None = await runs.result(run_id)
+        result = result_of(await runs.result_any(run_id))
     except CallerError as why:
         if why.code not in ("RUN_OPEN", "NOT_FOUND", "CONTENT_ERASED"):
             raise

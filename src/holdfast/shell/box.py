@@ -208,6 +208,8 @@ class Box(Protocol):
 class Boxes(Protocol):
     """Opens boxes of one language. An async context manager; leaving it ends every process it started."""
 
+    unsupported: str
+    """What its code can't use, in words for a model; from the same list that its hints come from."""
     engine: str
     """Name and version: `monty/1.4.0`. A state only fits the engine that made it."""
     jail: Literal["bubblewrap", "none"]

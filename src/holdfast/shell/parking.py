@@ -72,7 +72,8 @@ async def park(session: Session, story: Story, drive: Drive, parked: Parked) -> 
     session.limits = session.limits or story.session_limits
     session.open_run = story.run_id
     await session.drop()
-    await session.pen.release()
+    if story.parent is None:  # else there is more to write: that the agent stands, too
+        await session.pen.release()
     return result
 
 

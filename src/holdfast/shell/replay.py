@@ -209,11 +209,14 @@ async def history(
     """Every recorded run after a position that left its mark on the session, in order."""
     starts: dict[str, Started] = {}
     calls: dict[str, Pasts] = {}
+    agents: set[str] = set()
     async for record in journal.read(session_id, after=after):
         if upto is not None and record.pos > upto:
             return
         run_id = record.run_id or ""
-        if record.kind == "run_started":
+        if record.payload.get("kind") == "agent" or run_id in agents:
+            agents.add(run_id)  # what an agent did beside its code left nothing in the session
+        elif record.kind == "run_started":
             starts[run_id], calls[run_id] = record.payload, Pasts()
         elif record.kind == "run_completed" or record.payload.get("state_kept") is True:
             start = record.payload.get("start") or starts.pop(run_id, None)

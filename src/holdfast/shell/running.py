@@ -14,6 +14,7 @@ the journal up to the first without a result. Both lead to the same place.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -30,10 +31,10 @@ from holdfast.contracts import (
     RunResult,
     RunStatus,
     SessionLimits,
+    canonical_json,
 )
 from holdfast.contracts.payload import RunResumed
 from holdfast.errors import CallerError, HoldfastError, InternalError
-from holdfast.gate.budgets import Ledger
 from holdfast.gate.crossing import Desk, Outcome
 from holdfast.gate.dryrun import ApprovedPlan
 from holdfast.gate.past import Pasts
@@ -74,10 +75,21 @@ class Runner:
 
     # -- a new run ------------------------------------------------------------------------------------
 
-    async def run(self, request: RunRequest, *, durable: bool, actor: str | None) -> RunResult:
-        """Run code from its start."""
+    async def run(
+        self,
+        request: RunRequest,
+        *,
+        durable: bool,
+        actor: str | None,
+        parent: str | None = None,
+        call_id: str | None = None,
+    ) -> RunResult:
+        """Run code from its start; `parent` is the agent's run that wrote it, to answer call `call_id`."""
         session = self._session
         limits = session.limits_of(request)
+        if request.inputs:  # as a replay gets them: code may look at the order of keys
+            inputs = json.loads(canonical_json(request.inputs))
+            request = request.model_copy(update={"inputs": inputs})
         try:
             plan = await approved_plan(session.services.journal, request)
             box = await session.ready(limits)
@@ -86,8 +98,9 @@ class Runner:
                 raise
             return failed(refusal)
         session.reads(request.code)
-        if session.toolbox.all() or session.services.gate.guards.runs:
-            return await self._driven(request, limits, box, plan, durable=durable, actor=actor)
+        if session.toolbox.all() or session.services.gate.guards.runs or parent is not None:
+            story = self._story(request, limits, actor=actor, parent=parent, call_id=call_id)
+            return await self._driven(story, request, limits, box, plan, durable=durable)
         return await self._undriven(request, limits, box, durable=durable)
 
     async def _undriven(
@@ -139,17 +152,16 @@ class Runner:
 
     async def _driven(
         self,
+        story: Story,
         request: RunRequest,
         limits: SessionLimits,
         box: Box,
         plan: ApprovedPlan | None,
         *,
         durable: bool,
-        actor: str | None,
     ) -> RunResult:
         """Run code that can call out."""
-        story = self._story(request, limits, actor=actor)
-        desk = await self._desk(story, plan, actor=actor)
+        desk = await self._desk(story, plan, actor=story.actor)
         drive = self._drive_of(box, desk, Pasts(), limits)
 
         def begin() -> Awaitable[Stop]:
@@ -175,7 +187,9 @@ class Runner:
             return found
         # Those it started with, whatever the session is opened with by now.
         limits = found.request.limits or session.limits or session.limits_of(found.request)
-        story = self._story(found.request, limits, actor=found.actor, run_id=run_id)
+        story = self._story(
+            found.request, limits, actor=found.actor, run_id=run_id, parent=found.parent
+        )
         plan = await approved_plan(session.services.journal, found.request, used_by=run_id)
         if plan is not None:
             plan.took(found.pasts)
@@ -283,6 +297,8 @@ class Runner:
         session = self._session
         self._drive, self._run_id = drive, story.run_id
         resumed = drive.desk.begun
+        if story.parent is not None:
+            drive.desk.tell()  # those who watch the agent see its code before they see what came of it
         late = asyncio.get_running_loop().call_later(LATE, drive.desk.tell)
         try:
             if not resumed:
@@ -445,6 +461,8 @@ class Runner:
         *,
         actor: str | None = None,
         run_id: str | None = None,
+        parent: str | None = None,
+        call_id: str | None = None,
     ) -> Story:
         session = self._session
         tools = session.toolbox.all()
@@ -458,22 +476,20 @@ class Runner:
             toolbox=session.toolbox.digest if tools else None,
             actor=actor,
             run_id=run_id,
+            parent=parent,
+            call_id=call_id,
         )
 
     async def _desk(self, story: Story, plan: ApprovedPlan | None, *, actor: str | None) -> Desk:
         session = self._session
-        budget = session.setup.budget
-        ledger = Ledger()
-        if budget is not None:
-            ledger = Ledger.of(await session.services.journal.row("budgets", session.id))
+        purses = await session.purses()
         return Desk(
             session_id=session.id,
             run_id=story.run_id,
             pen=session.pen,
             toolbox=session.toolbox,
             policy=session.policy,
-            budget=budget,
-            ledger=ledger,
+            purses=purses,
             plan=plan,
             actor=actor or "holdfast",
             begin=story.start,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -20,27 +20,36 @@ from holdfast.contracts import (
     RunView,
     canonical_json,
 )
+from holdfast.contracts.agent import AgentResult
 from holdfast.contracts.effect import EffectReleased
 from holdfast.contracts.payload import RunCancelRequested
 from holdfast.errors import CallerError, Conflict, InternalError, NotFound
 from holdfast.journal import Journal
 from holdfast.shell.drive import CancelMode
-from holdfast.shell.shell import Shell
-from holdfast.shell.standing import recorded_result
-
-CONTROL = "holdfast:control"
-"""The stream of wishes about runs that another process has. Nobody leases it."""
+from holdfast.shell.shell import CONTROL, Shell
+from holdfast.shell.standing import recorded_agent, recorded_result
 
 _POLL = 0.05
+
+
+class Resumes(Protocol):
+    """Goes on with runs of agents."""
+
+    async def resume(self, run_id: str, *, setup: Any = None, wait_ms: int = 30_000) -> AgentResult:
+        """Go on with one."""
+        ...
 
 
 class Runs:
     """The runs of all sessions: `hf.runs` of an open runtime."""
 
-    def __init__(self, journal: Journal, shell: Shell | None = None) -> None:
-        """Without a shell, only to look at."""
+    def __init__(
+        self, journal: Journal, shell: Shell | None = None, agents: Resumes | None = None
+    ) -> None:
+        """Without a shell, only to look at; `agents` goes on with runs of agents."""
         self._journal = journal
         self._live = shell
+        self._agents = agents
 
     @property
     def _shell(self) -> Shell:
@@ -75,24 +84,37 @@ class Runs:
         return RunView.model_validate(await self._row(run_id))
 
     async def result(self, run_id: str) -> RunResult:
-        """What its caller got; raises `RUN_OPEN` while it is under way."""
+        """What the caller of a run of code got; raises `RUN_OPEN` while it is under way."""
+        found = await self.result_any(run_id)
+        if isinstance(found, AgentResult):
+            raise _is_an_agents(run_id)
+        return found
+
+    async def result_any(self, run_id: str) -> RunResult | AgentResult:
+        """The same, also for a run of an agent."""
         row = await self._row(run_id)
-        if row["ended_at"] is not None:
+        over = row["ended_at"] is not None
+        if not over and (row["parked_pos"] is None or row["status"] == "running"):
+            raise Conflict("RUN_OPEN", f"Run `{run_id}` is not over.", hint="Wait, or resume it.")
+        if row["kind"] == "agent":
+            return await recorded_agent(self._journal, row)
+        if over:
             return await recorded_result(self._journal, str(row["session_id"]), row)
-        if row["parked_pos"] is not None and row["status"] != "running":
-            after = int(row["parked_pos"]) - 1
-            record = await anext(self._journal.read(str(row["session_id"]), after=after, limit=1))
-            data = await self._journal.content(str(record.payload["result"]))
-            return RunResult.model_validate_json(data)
-        raise Conflict("RUN_OPEN", f"Run `{run_id}` is not over.", hint="Wait, or resume it.")
+        after = int(str(row["parked_pos"])) - 1
+        record = await anext(self._journal.read(str(row["session_id"]), after=after, limit=1))
+        data = await self._journal.content(str(record.payload["result"]))
+        return RunResult.model_validate_json(data)
 
     async def effects(self, run_id: str) -> list[EffectView]:
-        """Every call it made, in order."""
+        """Every call it made, in order; of an agent's run, also those of its code."""
         row = await self._row(run_id)
         stream, after = str(row["session_id"]), int(row["start_pos"]) - 1
         found: list[EffectView] = []
+        runs = {run_id}
         async for record in self._journal.read(stream, after=after):
-            if record.run_id == run_id and record.kind == "effect_intent":
+            if record.kind == "run_started" and record.payload.get("parent") == run_id:
+                runs.add(str(record.run_id))
+            if record.run_id in runs and record.kind == "effect_intent":
                 effect = await self._journal.row("effects", str(record.effect_id))
                 if effect is not None:
                     found.append(EffectView.model_validate(effect))
@@ -111,11 +133,35 @@ class Runs:
     async def resume(
         self, run_id: str, *, wait_ms: int = 30_000, durable: bool = True, setup: Any = None
     ) -> RunResult:
-        """Go on with it, here. One that still waits is left as it is; one that is over gives its result."""
+        """Go on with a run of code, here. One that still waits is left as it is; one that is over gives its result.
+
+        A run of an agent, and code that an agent wrote, go on with `hf.agents.resume`, or `resume_any`.
+        """
         row = await self._row(run_id)
+        if await self._agent_of(row) is not None:
+            raise _is_an_agents(run_id)
         return await self._shell.resume(
             str(row["session_id"]), run_id, wait_ms=wait_ms, durable=durable, setup=setup
         )
+
+    async def resume_any(
+        self, run_id: str, *, wait_ms: int = 30_000, setup: Any = None
+    ) -> RunResult | AgentResult:
+        """Go on with any run; code that an agent wrote goes on together with the agent's run."""
+        agent = await self._agent_of(await self._row(run_id))
+        if agent is None:
+            return await self.resume(run_id, wait_ms=wait_ms, setup=setup)
+        if self._agents is None:
+            raise InternalError("Nobody here goes on with runs of agents.")
+        return await self._agents.resume(agent, setup=setup, wait_ms=wait_ms)
+
+    async def _agent_of(self, row: dict[str, Any]) -> str | None:
+        """The agent's run that a run is, or that wants its result."""
+        if row["kind"] == "agent":
+            return str(row["id"])
+        parent = row.get("parent")
+        over = parent is None or (await self._row(parent))["ended_at"] is not None
+        return None if over else str(parent)
 
     async def cancel(
         self,
@@ -165,16 +211,21 @@ class Runs:
         actor: str = "operator",
         wait_ms: int = 30_000,
     ) -> EffectView:
-        """Say what became of an effect in doubt: `happened` with `value`, `did_not_happen`, or `retry`."""
+        """Say what became of an effect in doubt: `happened` with `value`, `did_not_happen`, or `retry`.
+
+        It is the run's own, or that of the code of an agent's run.
+        """
         row = await self._row(run_id)
         effect = await self._journal.row("effects", effect_id)
-        if effect is None or effect["run_id"] != run_id or effect["status"] != "unknown":
+        owner = None if effect is None else str(effect["run_id"])
+        ours = owner is not None and run_id in (owner, (await self._row(owner)).get("parent"))
+        if effect is None or not ours or effect["status"] != "unknown":
             raise CallerError(
                 "EFFECT_NOT_IN_DOUBT",
                 f"Effect `{effect_id[:80]}` of run `{run_id}` is not in doubt.",
                 hint="`holdfast runs show` names the effects in doubt.",
             )
-        draft = _resolution(run_id, effect, answer, value, actor)
+        draft = _resolution(str(owner), effect, answer, value, actor)
         await self._shell.record(str(row["session_id"]), [draft], wait_ms=wait_ms)
         found = await self._journal.row("effects", effect_id)
         return EffectView.model_validate(found)
@@ -188,6 +239,14 @@ class Runs:
                 hint="`holdfast runs list` names those there are.",
             )
         return row
+
+
+def _is_an_agents(run_id: str) -> CallerError:
+    return CallerError(
+        "INVALID_ARGUMENT",
+        f"Run `{run_id}` is an agent's, or code that an agent wrote.",
+        hint="Use `hf.agents.resume`, or `resume_any` and `result_any` for runs of either kind.",
+    )
 
 
 def _resolution(run_id: str, effect: dict[str, Any], answer: str, value: Json, actor: str) -> Draft:

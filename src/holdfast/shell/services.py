@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.contracts import Language, RunRequest, SessionLimits, Setup
 from holdfast.gate.approvals import Approvals
@@ -14,6 +14,14 @@ from holdfast.gate.past import Pasts
 from holdfast.gate.policy import Policy
 from holdfast.journal import Journal
 from holdfast.shell.box import Boxes
+
+
+class Tools(Protocol):
+    """Makes toolboxes."""
+
+    def __call__(self, setup: Setup, more: Sequence[object] = ()) -> Toolbox:
+        """What a session that is opened like this may call, with `more` that its holder brings along."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +40,7 @@ class Services:
     """The operator's rules; a session's own come on top."""
     setup: Setup
     """What sessions are opened with unless they say otherwise."""
-    tools: Callable[[Setup], Toolbox]
+    tools: Tools
     """What a session that is opened like this may call."""
     owner: str
     """Who holds the leases."""

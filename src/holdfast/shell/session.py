@@ -9,8 +9,10 @@ How one run goes is in `running.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from time import monotonic
+from typing import Protocol
 
 import anyio
 
@@ -34,6 +36,7 @@ from holdfast.contracts.payload import (
 )
 from holdfast.contracts.record import MAX_PAYLOAD_BYTES
 from holdfast.errors import CallerError, Conflict, HoldfastError, LeaseHeld
+from holdfast.gate.budgets import Ledger, Purse
 from holdfast.gate.executor import Toolbox
 from holdfast.gate.past import pasts_of
 from holdfast.gate.policy import Policy
@@ -42,6 +45,7 @@ from holdfast.shell.box import Box, Boxes, Call
 from holdfast.shell.definitions import Definitions
 from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import CancelMode
+from holdfast.shell.parking import withdraw
 from holdfast.shell.refusals import busy, not_found, other_limits, run_open
 from holdfast.shell.replay import restore
 from holdfast.shell.running import Runner
@@ -53,8 +57,23 @@ COMPACT_OVER = 64 << 10
 """Bytes from which on a saved state is worth compacting: the engine keeps all code it ever got."""
 
 
+COLD = 300.0
+"""Seconds after which the worker of an idle session is given back."""
+
 IDLE = 0.1
 """Seconds after which a worker is looked at before it is used again."""
+
+
+class Holder(Protocol):
+    """Who has a session for longer than one run: an agent."""
+
+    def cancel(self, mode: CancelMode, run_id: str | None, reason: str | None) -> bool:
+        """Stop, if it is this run's holder that is meant."""
+        ...
+
+    def nudge(self) -> None:
+        """Something was said to the session."""
+        ...
 
 
 class Session:
@@ -83,7 +102,16 @@ class Session:
         self.warning: Diagnostic | None = None
         self.open_run: str | None = None
         """A run that waits, or that died with its process after it had called out."""
-        self._runner = Runner(self)
+        self.open_agent: str | None = None
+        """An agent's run that waits, or that died with its process."""
+        self.more: tuple[object, ...] = ()
+        """Capabilities that whoever holds the session brought along."""
+        self.holder: Holder | None = None
+        """Who holds it."""
+        self.shared: tuple[Purse, ...] = ()
+        """Budgets of whoever holds it, which its runs use up, too."""
+        self._purse: Purse | None = None
+        self.runner = Runner(self)
         self._turn = anyio.Lock()
         self._state: str | None = None
         self._size = 0
@@ -123,25 +151,95 @@ class Session:
     ) -> RunResult:
         """Run code and record it; with `durable`, the record is on disk when this returns."""
         async with _Turn(self, wait_ms):
-            if self.open_run is not None:
-                raise run_open(self.id, self.open_run)
-            await self._fit(setup)
-            return await self._runner.run(request, durable=durable, actor=actor)
+            self._check_free()
+            await self.fit(setup)
+            return await self.runner.run(request, durable=durable, actor=actor)
 
     async def resume(
         self, run_id: str, *, wait_ms: int, durable: bool, setup: Setup | None = None
     ) -> RunResult:
         """Go on with a run that stands; one that still waits is left as it is."""
         async with _Turn(self, wait_ms, resumes=run_id):
-            await self._fit(setup)
-            return await self._runner.resume(run_id, durable=durable)
+            await self.fit(setup)
+            return await self.runner.resume(run_id, durable=durable)
+
+    @asynccontextmanager
+    async def hold(
+        self,
+        holder: Holder,
+        *,
+        wait_ms: int,
+        setup: Setup | None = None,
+        more: tuple[object, ...] = (),
+        resumes: str | None = None,
+    ) -> AsyncGenerator[None]:
+        """Have the session for as long as this is open, to run code in it, and to write its story.
+
+        `more` are capabilities of the holder's own; `resumes` is the run it goes on with, if it does.
+        """
+        async with _Turn(self, wait_ms, resumes=resumes):
+            if resumes is None or self.open_agent != resumes:
+                self._check_free()
+            self.holder = holder
+            try:
+                await self.fit(setup, more)
+                yield
+            finally:
+                self.holder, self.shared, self._purse = None, (), None
+                await self._let_go()
+
+    async def _let_go(self) -> None:
+        """What stands may be taken up by any process; that need not wait for us."""
+        if self.open_agent is not None:
+            await self.drop()
+            if self.pen.held:
+                await self.pen.release()
+
+    async def withdraw(self, run_id: str) -> None:
+        """Whoever was asked on behalf of a run need not answer; a run of code that stands in it is cancelled."""
+        if self.open_run is not None:
+            await self.runner.abandon(self.open_run, None)
+            self.open_run = None
+        await withdraw(self, run_id)
+
+    def created(self) -> list[Draft]:
+        """That the session exists, unless that is on record."""
+        if self.limits is not None:
+            return []
+        self.limits = self.defaults()
+        said = SessionCreated(
+            language=self.language,
+            limits=self.limits,
+            engine=self.boxes.engine,
+            setup=self.setup if self.setup.model_fields_set else None,
+        )
+        return [Draft.of(said)]
+
+    async def purses(self) -> tuple[Purse, ...]:
+        """The budgets that what runs here uses up."""
+        budget = self.setup.budget
+        if budget is None:
+            return self.shared
+        if self.holder is None or self._purse is None or self._purse.budget != budget:
+            ledger = Ledger.of(await self.services.journal.row("budgets", self.id))
+            self._purse = Purse(budget, ledger)
+        # Whoever holds the session and the code it runs there use up one and the same.
+        return (self._purse, *self.shared)
+
+    def _check_free(self) -> None:
+        standing = self.open_run or self.open_agent
+        if standing is not None:
+            raise run_open(self.id, standing)
 
     async def abandon(self, run_id: str, *, wait_ms: int, reason: str | None) -> None:
         """Cancel a run that stands."""
         async with _Turn(self, wait_ms):
-            if self.open_run == run_id:
-                await self._runner.abandon(run_id, reason)
+            if run_id in (self.open_run, self.open_agent) and self.open_run is not None:
+                await self.runner.abandon(self.open_run, reason)
                 self.open_run = None
+            if run_id == self.open_agent:
+                await self.runner.abandon(run_id, reason)
+                self.open_agent = None
 
     async def record(self, drafts: list[Draft], *, wait_ms: int) -> None:
         """Append to its stream while nothing runs in it."""
@@ -152,15 +250,18 @@ class Session:
         self, mode: CancelMode, run_id: str | None = None, reason: str | None = None
     ) -> bool:
         """Stop what runs here now; False when nothing does."""
-        return self._runner.cancel(mode, run_id, reason)
+        if self.holder is not None and self.holder.cancel(mode, run_id, reason):
+            return True
+        return self.runner.cancel(mode, run_id, reason)
 
     async def destroy(self, *, wait_ms: int, reason: str = "asked") -> None:
         """End the session: nothing runs in it any more, and its bodies may be erased."""
         async with _Turn(self, wait_ms):
             if self.limits is None:
                 raise not_found(self.id)
-            if self.open_run is not None:
-                await self._runner.abandon(self.open_run, reason)
+            for standing in (self.open_run, self.open_agent):
+                if standing is not None:
+                    await self.runner.abandon(standing, reason)
             # A session that is made under this name later is another one: it has no consent.
             drafts = [
                 Draft.of(GrantRevoked(id=grant.id, reason="session_destroyed"))
@@ -168,7 +269,7 @@ class Session:
             ]
             drafts.append(Draft.of(SessionDestroyed(reason=reason)))
             await self.pen.append(drafts, durable=True)
-            self.limits, self.open_run = None, None
+            self.limits, self.open_run, self.open_agent = None, None, None
             await self.drop()
         await self.close()
 
@@ -177,7 +278,7 @@ class Session:
         async with _Turn(self, wait_ms):
             if self.limits is None:
                 raise not_found(self.id)
-            await self._fit(None)
+            await self.fit(None)
             box = await self.ready(self.limits_of(RunRequest()))
             state = await box.dump()
             return Snapshot(
@@ -202,8 +303,7 @@ class Session:
     ) -> None:
         """Replace what is in the session, or make it with this in it; `None` empties it."""
         async with _Turn(self, wait_ms):
-            if self.open_run is not None:
-                raise run_open(self.id, self.open_run)
+            self._check_free()
             if setup is not None:
                 self.services.tools(setup)  # what can't be opened is refused before it is recorded
             limits = self._limits_for(snapshot, setup)
@@ -272,11 +372,20 @@ class Session:
             if failure is not None:
                 raise failure
 
+    def due(self, *, idle_after: float) -> bool:
+        """Whether there is anything to keep."""
+        if self.busy:
+            return self.pen.ages or self.holder is None
+        idle = monotonic() - self.used
+        return bool(self._unread) or idle > COLD or (self.pen.held and idle > idle_after)
+
     async def keep(self, *, idle_after: float) -> None:
         """Called now and then: renew the lease while a run is under way, give it back when idle."""
         if self.busy:
-            await self.pen.renew()
-            await self._runner.look_for_cancel()
+            if self.pen.ages:
+                await self.pen.renew()
+            if self.holder is None:
+                await self.runner.look_for_cancel()
         elif self._unread and not self._turn.locked():
             _ = self.names  # now that nobody waits for it
         elif self.pen.held and monotonic() - self.used > idle_after and not self._turn.locked():
@@ -290,22 +399,23 @@ class Session:
         setup = setup or self.setup
         return setup.limits or self.services.limits
 
-    async def _fit(self, setup: Setup | None) -> None:
+    async def fit(self, setup: Setup | None, more: tuple[object, ...] = ()) -> None:
         """Open it with `setup`, or with what it remembers; another one goes on record.
 
         Only here: what it remembers may be gone by now, and a session can be ended, or opened otherwise, all the same.
         """
         wanted = self._remembered if setup is None else setup
-        if wanted is self.setup and wanted is self._remembered:
+        if wanted is self.setup and wanted is self._remembered and more == self.more:
             return
-        if wanted != self.setup:
+        if wanted != self.setup or more != self.more:
+            self.more = more
             self._use(wanted)
         if wanted != self._remembered and self.limits is not None:
             await self.pen.append([Draft.of(SessionOpened(setup=wanted))])
         self._remembered = wanted
 
     def _use(self, setup: Setup) -> None:
-        self.toolbox = self.services.tools(setup)
+        self.toolbox = self.services.tools(setup, self.more)
         self.policy = self.services.policy.within(setup.rules)
         self.setup = setup
         self._named = None
@@ -365,17 +475,19 @@ class Session:
         """
         journal = self.services.journal
         row = await journal.row("sessions", self.id)
-        self.limits, self.open_run = None, None
+        self.limits, self.open_run, self.open_agent = None, None, None
         self._remembered = self.services.setup
         if row is None or row["status"] != "open":
             return
         self.limits = SessionLimits.model_validate(row["limits"])
         self._remembered = setup_of(self.services, row)
+        agent = row.get("open_agent")
+        self.open_agent = agent if isinstance(agent, str) else None
         run_id = row.get("open_run")
         if isinstance(run_id, str):
             run = await journal.row("runs", run_id) or {}
             self.open_run = run_id
-            if run.get("status") == "running" and run_id != resumes:
+            if run.get("status") == "running" and run_id != resumes and "parent" not in run:
                 after = int(str(run.get("start_pos", 1)))
                 called = await pasts_of(journal, self.id, run_id, after=after)
                 if not called.calls:

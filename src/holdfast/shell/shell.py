@@ -16,6 +16,7 @@ from holdfast.contracts import (
     ErrorObject,
     Json,
     Language,
+    Record,
     RunRequest,
     RunResult,
     RunStatus,
@@ -26,6 +27,7 @@ from holdfast.contracts import (
     check_session_id,
     parse,
 )
+from holdfast.contracts.agent import InputDropped
 from holdfast.contracts.payload import CodeValidated
 from holdfast.errors import CallerError, Conflict, HoldfastError
 from holdfast.gate.redact import Redactor
@@ -37,13 +39,16 @@ from holdfast.shell.dryrun import DryRun
 from holdfast.shell.refusals import not_found
 from holdfast.shell.replay import restore
 from holdfast.shell.services import Services, setup_of
-from holdfast.shell.session import Session
+from holdfast.shell.session import COLD, Session
 from holdfast.shell.sessions import Sessions
 from holdfast.shell.snapshot import Snapshot, check_capabilities, pack, unpack
 from holdfast.shell.story import failed
 
 VALIDATIONS = "holdfast:validations"
 """The stream of code that was checked and not run. Nobody leases it, so checking never waits for a run."""
+
+CONTROL = "holdfast:control"
+"""The stream of wishes about sessions and runs that another process may have. Nobody leases it."""
 
 MAX_CODE_BYTES = 1 << 20
 """The longest code a run takes."""
@@ -56,8 +61,7 @@ EXPIRE_EVERY = 15.0
 
 KEEP_EVERY = 0.5
 IDLE_AFTER = 1.0
-COLD_AFTER = 300.0
-"""Seconds: between two rounds of upkeep, until an idle session's lease is given back, until its worker is."""
+"""Seconds: between two rounds of upkeep, until an idle session's lease is given back."""
 
 
 class Shell:
@@ -69,6 +73,7 @@ class Shell:
         self._boxes = services.boxes
         self._sessions: dict[str, Session] = {}
         self._expire_at = 0.0
+        self._heard = 0
         self._known_sessions = Sessions(services.journal)
 
     @classmethod
@@ -76,6 +81,7 @@ class Shell:
     async def open(cls, services: Services) -> AsyncGenerator[Self]:
         """A shell; leaving saves every session it has touched."""
         shell = cls(services)
+        shell._heard = (await services.journal.head(CONTROL)).pos
         failure: Exception | None = None
         try:
             async with anyio.create_task_group() as upkeep:
@@ -159,8 +165,7 @@ class Shell:
                 f"Code in {request.language.value} can't be run by this holdfast.",
                 hint=f"Languages here: {', '.join(one.value for one in self._boxes)}.",
             )
-        _check_code(request.code)
-        _check_secrets(self.services.gate.redactor, request)
+        check_request(self.services.gate.redactor, request)
         if request.validate_only:
             return await self._validate(request, boxes, setup)
         if request.dry_run:
@@ -321,6 +326,7 @@ class Shell:
         """End a session and erase what it held; the record that it was stays."""
         live = await self._found(session)
         await live.destroy(wait_ms=wait_ms, reason=reason)
+        await self._abandon_inputs(session)
         self._sessions.pop(session, None)
         await sweep(self._journal)
 
@@ -331,13 +337,23 @@ class Shell:
             setup = row.value.get("setup")
             ttl = setup.get("ttl_ms") if isinstance(setup, dict) else None
             last = row.value["last_used_at"]
-            if row.value.get("open_run") is not None:
+            if row.value.get("open_run") or row.value.get("open_agent"):
                 continue  # somebody is asked, or has to say what happened: that does not go away by itself
             if isinstance(ttl, int) and isinstance(last, int) and last + ttl < now:
                 with _ignoring_busy():
                     await self.destroy(row.key, wait_ms=0, reason="expired")
                     count += 1
         return count
+
+    async def _abandon_inputs(self, session: str) -> None:
+        """Nobody will read what waits for a session that is gone."""
+        for row in await self._journal.rows("inputs", tag=f"queued:{session}", limit=1_000_000):
+            dropped = InputDropped(id=row.key, reason="session_destroyed")
+            try:
+                await self._journal.append(CONTROL, [Draft.of(dropped)])
+            except CallerError as why:
+                if why.code != "ILLEGAL_RECORD":
+                    raise  # else it was taken back in this very moment
 
     # -- inside ---------------------------------------------------------------------------------------
 
@@ -377,7 +393,7 @@ class Shell:
             if record.kind == "session_state":
                 names = set(record.payload.get("names") or ())  # type: ignore[arg-type]
             start = record.payload if record.kind == "run_started" else record.payload.get("start")
-            if isinstance(start, dict):
+            if isinstance(start, dict) and start.get("code"):
                 names |= binds((await self._journal.content(str(start["code"]))).decode())
         return names
 
@@ -417,6 +433,22 @@ class Shell:
     async def _setup_of(self, session_id: str) -> Setup:
         return setup_of(self.services, await self._journal.row("sessions", session_id))
 
+    def held(self, session: str) -> bool:
+        """Whether an agent has a session here."""
+        live = self._sessions.get(session)
+        return live is not None and live.holder is not None
+
+    def nudge(self, session: str) -> None:
+        """Tell whoever holds a session here that something was said to it."""
+        live = self._sessions.get(session)
+        if live is not None and live.holder is not None:
+            live.holder.nudge()
+
+    async def live(self, session: str, language: Language = Language.PYTHON) -> Session:
+        """A session as this process has it, made if need be, for whoever is to hold it."""
+        await self._make_room(check_session_id(session))
+        return self._session(session, language)
+
     async def _found(self, session: str) -> Session:
         row = await self._journal.row("sessions", check_session_id(session))
         if row is None or row["status"] != "open":
@@ -443,14 +475,49 @@ class Shell:
         while True:
             await anyio.sleep(KEEP_EVERY)
             await self._expire_now_and_then()
-            for session in list(self._sessions.values()):
-                try:
-                    await session.keep(idle_after=IDLE_AFTER)
-                    if not session.busy and monotonic() - session.used > COLD_AFTER:
-                        self._sessions.pop(session.id, None)
-                        await session.close()
-                except HoldfastError:
-                    continue  # the journal is in trouble; whoever runs next is told
+            await self._listen()
+            due = [one for one in self._sessions.values() if one.due(idle_after=IDLE_AFTER)]
+            if not due:
+                continue
+            # Together, so that they are written together: one after the other, a thousand leases would run out.
+            async with anyio.create_task_group() as keeping:
+                for session in due:
+                    keeping.start_soon(self._keep_one, session)
+
+    async def _keep_one(self, session: Session) -> None:
+        try:
+            await session.keep(idle_after=IDLE_AFTER)
+            if not session.busy and monotonic() - session.used > COLD:
+                self._sessions.pop(session.id, None)
+                await session.close()
+        except HoldfastError:
+            pass  # the journal is in trouble; whoever runs next is told
+
+    async def _listen(self) -> None:
+        """Hear what other processes want of those who hold sessions here."""
+        try:
+            if not any(one.holder is not None for one in self._sessions.values()):
+                # Looked up first: whoever takes a session while we look is told of all that comes from here on.
+                end = (await self._journal.head(CONTROL)).pos
+                if not any(one.holder is not None for one in self._sessions.values()):
+                    self._heard = end
+                    return
+            async for record in self._journal.read(CONTROL, after=self._heard):
+                self._heard = record.pos
+                self._hear(record)
+        except HoldfastError:
+            pass  # the journal is in trouble; whoever runs next is told
+
+    def _hear(self, record: Record) -> None:
+        said = record.payload
+        if record.kind == "input_queued":
+            self.nudge(str(said["session_id"]))
+        elif record.kind == "run_cancel_requested":
+            mode = "now" if said["mode"] == "now" else "after_effect"
+            reason = str(said["reason"]) if said.get("reason") else None
+            for session in self._sessions.values():
+                if session.holder is not None and session.cancel(mode, str(said["run"]), reason):
+                    return
 
     async def _expire_now_and_then(self) -> None:
         if monotonic() < self._expire_at:
@@ -467,6 +534,12 @@ class Shell:
             for session in self._sessions.values():
                 rest.push_async_callback(session.close)
         self._sessions.clear()
+
+
+def check_request(redactor: Redactor, request: RunRequest) -> None:
+    """Refuse code that is too long, and code and inputs that hold a live secret."""
+    _check_code(request.code)
+    _check_secrets(redactor, request)
 
 
 def _check_code(code: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.contracts import EffectStatus, Language, Record, RunRequest, RunResult, SessionLimits
+from holdfast.contracts.agent import AgentResult
 from holdfast.errors import CallerError, NotFound
 from holdfast.gate.executor import Toolbox
 from holdfast.gate.past import Past, Pasts, pasts_of
@@ -25,6 +26,8 @@ class Standing:
     reason: str
     """Why it can go on, as a token."""
     actor: str | None = None
+    parent: str | None = None
+    """The agent's run that wrote the code."""
     state: bytes | None = None
     """The engine's state at the call; without it, the code is run again."""
     inside: SessionLimits | None = None
@@ -62,7 +65,14 @@ async def find_standing(
     request = await request_of(journal, start.payload, session_id)
     reason = "recovered" if row["status"] == "running" else "answered"
     actor = start.payload.get("actor")
-    standing = Standing(request, pasts, reason, actor=str(actor) if actor else None)
+    parent = start.payload.get("parent")
+    standing = Standing(
+        request,
+        pasts,
+        reason,
+        actor=str(actor) if actor else None,
+        parent=str(parent) if parent else None,
+    )
     return standing if parked is None else await _with_state(services, standing, parked)
 
 
@@ -103,6 +113,25 @@ async def recorded_result(journal: Journal, session_id: str, row: dict[str, Any]
             "diagnostics": [{"severity": "error", **_without_effect(said["error"])}],
             "metrics": said["metrics"],
             "run_id": row["id"],
+        }
+    )
+
+
+async def recorded_agent(journal: Journal, row: dict[str, Any]) -> AgentResult:
+    """What the caller of a run got when it ended, or was parked."""
+    pos = row.get("end_pos") or row["parked_pos"]
+    stream = str(row["session_id"])
+    record = await anext(journal.read(stream, after=int(pos) - 1, limit=1))
+    said = record.payload
+    if said.get("result"):
+        return AgentResult.model_validate_json(await journal.content(str(said["result"])))
+    return AgentResult.model_validate(
+        {
+            "run_id": row["id"],
+            "session_id": stream,
+            "status": row["status"],
+            "error": row["error"],
+            "usage": row["usage"],
         }
     )
 
@@ -151,6 +180,7 @@ async def _with_state(services: Services, found: Standing, parked: Record) -> St
         found.pasts,
         found.reason,
         actor=found.actor,
+        parent=found.parent,
         state=snapshot.state,
         inside=SessionLimits.model_validate(said["limits"]),
         progress=progress,

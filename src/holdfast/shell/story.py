@@ -44,6 +44,8 @@ class Story:
         toolbox: str | None = None,
         actor: str | None = None,
         run_id: str | None = None,
+        parent: str | None = None,
+        call_id: str | None = None,
     ) -> None:
         """`limits` are this run's; with `creates` it is the session's first; with `run_id` it is told already."""
         self.run_id = run_id or new_id("run")
@@ -56,7 +58,10 @@ class Story:
         self._engine = engine
         self._setup = setup
         self._toolbox = toolbox
-        self._actor = actor
+        self.actor = actor
+        self.parent = parent
+        """The agent's run that wrote the code."""
+        self._call_id = call_id
 
     @property
     def code(self) -> str:
@@ -133,7 +138,9 @@ class Story:
             inputs=inputs,
             toolbox=self._toolbox,
             plan=request.plan_id,
-            actor=self._actor,
+            actor=self.actor,
+            parent=self.parent,
+            call_id=self._call_id,
         )
         return said, bodies
 

@@ -126,6 +126,9 @@ class FaultyJournal(Journal):
     ) -> bytes:
         return await self.inner.content(ref, allowed=allowed, max_bytes=max_bytes)
 
+    async def contents(self, digests: Collection[str]) -> dict[str, bytes]:
+        return await self.inner.contents(digests)
+
     async def holdings(self) -> list[Holding]:
         return await self.inner.holdings()
 

@@ -46,6 +46,17 @@ _INSTEAD = (
 )
 
 
+def told() -> str:
+    """What code can't use, in words for whoever writes it."""
+    missing = ", ".join(
+        word.strip("'") for word, _ in _INSTEAD if word[0].islower() or word[0] == "'"
+    )
+    return (
+        f"Python without: {missing}. Importable: {', '.join(MODULES)}."
+        " Files, sleep, time and randomness only through functions you are given."
+    )
+
+
 def instead(unsupported: str) -> str | None:
     """What to write in place of a construct that the engine's message names."""
     return next((hint for word, hint in _INSTEAD if word in unsupported), None)

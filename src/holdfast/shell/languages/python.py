@@ -38,6 +38,7 @@ from holdfast.shell.languages._python_pool import Pool, unavailable
 from holdfast.shell.languages._python_run import Run
 from holdfast.shell.languages._python_state import ENGINE, loaded, refusals
 from holdfast.shell.languages._python_steps import Steps
+from holdfast.shell.languages._python_subset import told
 
 _DUMP_S = 1.0
 """Seconds that writing a state down may take, also in a box with less time than that."""
@@ -47,6 +48,7 @@ class PythonBoxes:
     """Opens boxes that run Python."""
 
     engine = ENGINE
+    unsupported = told()
     jail: Literal["bubblewrap", "none"] = "none"
     jail_reason = "not started"
     binary = ""

@@ -1,0 +1,218 @@
+"""A question to a model, as the gate sees it: an effect like any other, with an intent, a budget and a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from holdfast.agent.prices import Prices, estimated, priced
+from holdfast.contracts import Capability, CapabilityLimits, Json, Reserved, SideEffect
+from holdfast.contracts._base import dumped, made, sure
+from holdfast.contracts.message import Part, TextPart, ThinkingPart, ToolCallPart
+from holdfast.contracts.model import ModelAnswer, ModelDelta, ModelRequest, ModelUsage
+from holdfast.errors import ModelFailure
+from holdfast.gate.executor import Context, Finding
+from holdfast.models.base import Model
+from holdfast.models.tokens import message_tokens, request_tokens
+
+TIMEOUT_MS = 600_000
+"""How long a call may take when nobody says how long."""
+
+MAX_ANSWER_BYTES = 32 << 20
+
+_WORKED = frozenset(("MODEL_STREAM_CUT", "MODEL_TIMEOUT"))
+"""Failures of a provider that had begun with its answer, for all anybody knows."""
+
+Sink = Callable[[ModelDelta], None]
+"""Told each piece of an answer as it comes."""
+
+
+def capability_of(model: Model, timeout_ms: int | None) -> Capability:
+    """A model as a capability: what policy and limits look at."""
+    return Capability(
+        name="ask_model",
+        description=f"Ask {model.id}.",
+        side_effect=SideEffect.NETWORK,
+        idempotent=True,
+        limits=CapabilityLimits(
+            timeout_ms=timeout_ms or model.profile.timeout_ms or TIMEOUT_MS,
+            max_response_bytes=MAX_ANSWER_BYTES,
+            concurrency=1_000_000,
+        ),
+    )
+
+
+class Question:
+    """One question, ready to be asked once."""
+
+    reconciles = False
+
+    def __init__(
+        self,
+        model: Model,
+        request: ModelRequest,
+        capability: Capability,
+        sink: Sink | None = None,
+        *,
+        prices: Prices | None = None,
+        reserved: Reserved | None = None,
+    ) -> None:
+        """`prices` are what the agent declares; `reserved` is what was set aside for this question."""
+        self.capability = capability
+        self.answer: ModelAnswer | None = None
+        """What the model said, once it has."""
+        self.told: Json = None
+        """The same, as it is recorded."""
+        self.failure: ModelFailure | None = None
+        """Why it did not."""
+        self.broke_off: ModelAnswer | None = None
+        """What came before it failed."""
+        self.usage = ModelUsage()
+        """What it used, however it ended."""
+        self.lowered = False
+        """Whether a budget made the answer shorter than it might have been."""
+        self._model = model
+        self._request = request
+        self._sink = sink
+        self._prices: Prices = prices or {}
+        self._reserved = reserved
+        self._seen: list[ModelDelta] = []
+
+    def bind(self, args: Sequence[Json], kwargs: Mapping[str, Json]) -> dict[str, Json]:
+        """The arguments as they are."""
+        return dict(kwargs)
+
+    def check(self, arguments: Mapping[str, Json]) -> None:
+        """They are holdfast's own."""
+
+    def check_result(self, value: Json) -> None:
+        """Models answer in their own way; what a call needs is checked when it is made."""
+
+    async def execute(self, arguments: Mapping[str, Json], context: Context) -> Json:
+        """Ask."""
+        context.cost_micros = 0  # until it is known to have cost something
+        context.usage = ModelUsage()
+        try:
+            answer = _in_order(await self._ask())
+        except ModelFailure as why:
+            self.failure = why
+            partial = why.partial if isinstance(why.partial, ModelAnswer) else self.partial()
+            if partial is not None or why.code in _WORKED:
+                self._broke_off(context, partial)
+            raise
+        except BaseException:
+            self._broke_off(context, self.partial())
+            raise
+        if self._prices:
+            cost = priced(self._prices, self._model, answer.usage)
+            answer = answer.model_copy(update={"usage": cost})
+        self.answer = answer
+        context.usage = self.usage = answer.usage
+        context.cost_micros = answer.usage.cost_micros or 0
+        context.external_id = answer.response_id
+        self.told = dumped(answer)
+        return self.told
+
+    async def reconcile(self, arguments: Mapping[str, Json], context: Context) -> Finding:
+        """A question is asked again."""
+        return Finding("unknown")
+
+    async def _ask(self) -> ModelAnswer:
+        if self._sink is None:
+            return await self._model.request(self._request)
+        found: ModelAnswer | None = None
+        stream: Any = self._model.stream(self._request)
+        try:
+            async for piece in stream:
+                if isinstance(piece, ModelAnswer):
+                    found = piece
+                else:
+                    self._seen.append(piece)
+                    self._sink(piece)
+        finally:
+            await stream.aclose()
+        if found is None:
+            raise ModelFailure(
+                "MODEL_STREAM_CUT", f"`{self._model.id}` ended its answer without an end."
+            )
+        return found
+
+    def partial(self) -> ModelAnswer | None:
+        """What came so far, calls left out: nobody makes half a call."""
+        parts: dict[int, Part] = {}
+        for piece in self._seen:
+            known = parts.get(piece.index)
+            if piece.kind == "text":
+                before = known.text if isinstance(known, TextPart) else ""
+                parts[piece.index] = TextPart(text=before + piece.text)
+            elif piece.kind == "thinking":
+                before = known.text if isinstance(known, ThinkingPart) else ""
+                parts[piece.index] = ThinkingPart(text=before + piece.text)
+        if not parts:
+            return None
+        found = tuple(parts[index] for index in sorted(parts))
+        return ModelAnswer(parts=found, finish="error")
+
+    def _broke_off(self, context: Context, partial: ModelAnswer | None) -> None:
+        usage = self._used(partial)
+        context.usage = self.usage = usage
+        context.cost_micros = usage.cost_micros or 0
+        if partial is not None:
+            self.broke_off = partial.model_copy(update={"usage": usage})
+            context.partial = dumped(self.broke_off)
+
+    def _used(self, partial: ModelAnswer | None) -> ModelUsage:
+        """What a question used whose answer broke off: as the provider said, and a guess where it did not.
+
+        A provider is paid for what it read and wrote, whether or not it could say so.
+        """
+        told = ModelUsage() if partial is None else partial.usage
+        seen = 0 if partial is None else message_tokens(partial.message)
+        if told.input_tokens and told.output_tokens >= seen:
+            return priced(self._prices, self._model, told)
+        read = told.input_tokens or request_tokens(self._request)
+        wrote = max(told.output_tokens, seen)
+        kept = self._reserved
+        if kept is not None:  # a guess takes no more than was set aside
+            read, wrote = min(read, kept.tokens), min(wrote, max(0, kept.tokens - read))
+        cost = estimated(self._prices, self._model, read, wrote)
+        if kept is not None and cost is not None:
+            cost = min(cost, kept.cost_micros)
+        return ModelUsage(input_tokens=read, output_tokens=wrote, cost_micros=cost, estimated=True)
+
+
+def _in_order(answer: ModelAnswer) -> ModelAnswer:
+    """The answer with the arguments of its calls in the order in which they are recorded.
+
+    Whoever reads it from the record asks on with the same bytes, and a provider's cache of them still holds.
+    """
+    if not any(_has_order(part) for part in answer.parts):
+        return answer
+    parts = tuple(
+        sure(
+            ToolCallPart,
+            id=part.id,
+            name=part.name,
+            arguments=_sorted(part.arguments),
+            malformed=part.malformed,
+        )
+        if part.kind == "tool_call"
+        else part
+        for part in answer.parts
+    )
+    return made(ModelAnswer, {**answer.__dict__, "parts": parts})
+
+
+def _has_order(part: Part) -> bool:
+    if part.kind != "tool_call":
+        return False
+    return len(part.arguments) > 1 or any(type(one) is not str for one in part.arguments.values())
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        return {key: _sorted(found[key]) for key in sorted(found)}
+    if isinstance(value, list):
+        return [_sorted(one) for one in cast("list[Any]", value)]
+    return value

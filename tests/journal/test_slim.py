@@ -1,0 +1,76 @@
+"""Stored bytes are few, say all that was handed in, and can't be changed unnoticed."""
+
+import json
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdfast.contracts import Draft, canonical_json
+from holdfast.journal import MemoryJournal
+from holdfast.journal._slim import slim, whole
+from holdfast.journal._squeeze import squeezed, unsqueezed
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+ids = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)
+# Words that the places of a body are found by, where they do not belong.
+misleading = st.sampled_from(
+    [',"pos":1', '"seq":', ',"time":1,"v":1}', ',"privacy":"', "\x00", "\\"]
+)
+words = text | misleading
+payloads = st.dictionaries(
+    words | st.sampled_from(["pos", "prev", "privacy", "seq", "stream", "time", "v"]),
+    st.recursive(
+        st.none() | st.integers() | words,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=5,
+)
+names = ids | st.sampled_from([',"pos":1', '"seq":', ',"time":1', ',"privacy":"'])
+
+
+@given(payload=payloads, stream=names, run_id=names, turn_id=st.none() | names, actor=names)
+async def test_a_slim_body_is_made_whole_again(
+    payload: dict[str, Any], stream: str, run_id: str, turn_id: str | None, actor: str
+):
+    journal = MemoryJournal()
+    draft = Draft(kind="a.b", payload=payload, run_id=run_id, turn_id=turn_id, actor=actor)
+    await journal.append(stream, [draft, draft])
+    for stored in await journal.page(stream, 0, 2):
+        name, prev = json.dumps(stream, ensure_ascii=False), json.loads(stored.body)["prev"]
+        kept = slim(stored.body)
+        assert whole(kept, stored.seq, name, stored.pos, prev) == stored.body
+        assert whole(kept, stored.seq + 1, name, stored.pos, prev) != stored.body
+        assert whole(kept, stored.seq, name, stored.pos + 1, prev) != stored.body
+        assert whole(kept, stored.seq, "x", stored.pos, prev) != stored.body
+        assert whole(kept, stored.seq, name, stored.pos, "ab" * 32) != stored.body
+
+
+@given(st.binary(max_size=3000))
+@example(b"")
+@example(b"{}" * 50_000)
+def test_what_was_squeezed_comes_back(data: bytes):
+    assert unsqueezed(squeezed(data)) == data
+
+
+@given(st.binary(max_size=200) | payloads.map(canonical_json), st.data())
+def test_no_bit_of_it_can_be_changed(data: bytes, draw: st.DataObject):
+    stored = bytearray(squeezed(data))
+    at = draw.draw(st.integers(0, len(stored) * 8 - 1))
+    stored[at // 8] ^= 1 << (at % 8)
+    assert unsqueezed(bytes(stored)) is None
+    assert unsqueezed(bytes(stored[:-1])) is None
+
+
+@given(st.binary(max_size=60))
+def test_what_is_no_squeezed_data_is_nothing(data: bytes):
+    assert unsqueezed(data) is None
+    assert whole(data, 1, "s", 1, "0" * 64) == data
+
+
+def test_what_was_squeezed_once_can_be_read_for_ever():
+    """The dictionary is part of the file format: with another, no journal could be read."""
+    stored = "02d515e52045cd0000406574776f726b227d057c008d912a31b6ded74667c1475c02"
+    said = {"effect_id": "eff_1", "kind": "tool_execution", "side_effect": "network"}
+    assert unsqueezed(bytes.fromhex(stored)) == canonical_json(said)
