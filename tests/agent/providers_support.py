@@ -123,7 +123,7 @@ def _turns(received: Received) -> Iterator[tuple[str, str]]:
     elif "input" in body:
         for item in _items(body):
             kinds = {"function_call": "call", "function_call_output": "result"}
-            yield kinds.get(item.get("type", ""), item.get("role", "")), item.get("call_id", "")
+            yield kinds.get(str(item.get("type"))) or str(item.get("role")), item.get("call_id", "")
     else:
         for one in body["messages"]:
             yield from _blocks(one)

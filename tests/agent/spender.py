@@ -1,6 +1,7 @@
 """A process that spends: run by the tests with `python -m tests.agent.spender MODE`, and killed while it does.
 
-`$WORLD` is a file with a line for every call that was really made; `$KILL` is at which of them the process dies.
+`$WORLD` is a file with a line for every call that was really made; `$KILL` is at which of them the process dies. Mode
+`crowd` is one of several at once, whose sessions begin with `$NAME`.
 """
 
 import os
@@ -61,16 +62,17 @@ def agent(mode: str) -> Agent[str]:
 
 async def start(hf: holdfast.Runtime, mode: str) -> None:
     """Spend, in one session or in many at once."""
-    if mode != "account":
+    if mode in ("direct", "code"):
         await agent(mode).run("go", session="s", runtime=hf)
         return
-    await hf.agents.open_account("team", {"calls": ROOM})
-    one = agent(mode)
+    if mode == "account":
+        await hf.agents.open_account("team", {"calls": ROOM})
+    one, name = agent(mode), os.environ.get("NAME", "s")
     async with anyio.create_task_group() as group:
         for n in range(SESSIONS):
 
             async def run(n: int = n) -> None:
-                await one.run("go", session=f"s{n}", account="team", runtime=hf)
+                await one.run("go", session=f"{name}{n}", account="team", runtime=hf)
 
             group.start_soon(run)
 
@@ -79,8 +81,9 @@ async def main(mode: str, url: str) -> None:
     """Start, or go on with what is there."""
     async with holdfast.open(url, ASKS_NOT) as hf:
         rows = [row for row in await hf.journal.rows("runs") if row.value["kind"] == "agent"]
-        if not rows:
+        if mode == "crowd" or not rows:
             await start(hf, mode)
+            return
         for row in rows:
             await agent(mode).resume(row.key, runtime=hf)
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from tests.agent.loop_support import consistent, opened, results
 from tests.agent.spender import FAN, ROOM, SESSIONS
@@ -68,3 +69,28 @@ async def test_many_sessions_on_one_account(kill: int, tmp_path: Path) -> None:
         for n in range(SESSIONS):
             if await hf.journal.row("sessions", f"s{n}"):
                 await consistent(hf, f"s{n}")
+
+
+async def test_processes_on_one_account_at_once(tmp_path: Path) -> None:
+    """Each believes that there is room; the journal knows."""
+    url = f"sqlite:///{tmp_path}/j.db"
+    async with opened(url) as (hf, _):
+        await hf.agents.open_account("team", {"calls": ROOM})
+
+    async def one(name: str) -> None:
+        await anyio.run_process(
+            [sys.executable, "-m", "tests.agent.spender", "crowd", url],
+            cwd=ROOT,
+            env={**os.environ, "WORLD": f"{tmp_path}/world", "NAME": name},
+        )
+
+    async with anyio.create_task_group() as group:
+        for name in ("a", "b", "c"):
+            group.start_soon(one, name)
+    assert len(spent(tmp_path)) == ROOM
+    async with opened(url) as (hf, _):
+        row: Any = await hf.journal.row("budgets", "account:team")
+        assert (row["calls"], row["held_calls"]) == (ROOM, 0)
+        runs = [r.value for r in await hf.journal.rows("runs", limit=10_000)]
+        assert len(runs) == 3 * SESSIONS
+        assert all(one["status"] == "completed" for one in runs)

@@ -440,3 +440,35 @@ async def main():
         await Agent(Scripted(author)).run("Go.", session="s", runtime=hf)
 anyio.run(main)
 """
+
+
+async def test_every_one_of_many_runs_can_be_found_to_be_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However few sessions are kept at hand, those in use are."""
+    monkeypatch.setattr("holdfast.shell.shell.MAX_WARM", 3)
+    model = Paced([say("One two three.")], pause_at={})
+    release = anyio.Event()
+
+    async def author(_: Any) -> Any:
+        await release.wait()
+        return say("Never.")
+
+    agent = Agent(Scripted(author))
+    statuses: list[str] = []
+
+    async def go(hf: holdfast.Runtime, number: int) -> None:
+        statuses.append((await agent.run("Go.", session=f"s{number}", runtime=hf)).status)
+
+    async with holdfast.open("memory:", {"shell": {"jail": "off"}}) as hf:
+        await Agent(model).run("Go.", session="before", runtime=hf)
+
+        async def all_ask() -> bool:
+            return len(await hf.runs.list(status="active")) == 20
+
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(go, hf, number)
+            await until(all_ask)
+            assert [number for number in range(20) if not hf.shell.cancel(f"s{number}")] == []
+    assert statuses == ["cancelled"] * 20

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import anyio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.agent.lives import Deed, Plot, lived
 
@@ -29,8 +29,8 @@ BETWEEN: tuple[Deed, ...] = (
     "steer",
     "approve",
     "deny",
+    "deny",
     "nothing",
-    "approve",
 )
 TOOLS = ("look", "keep", "put", "ask_put", "ask_put")
 
@@ -88,11 +88,31 @@ def plots(draw: st.DrawFn) -> Plot:
     )
 
 
+ALL_WAIT = Plot(
+    [_calls(["ask_put", "ask_put"], 0), _calls(["keep", "put"], 1)],
+    code_mode=False,
+    moments={1: "queue", 5: "cancel after"},
+    between=["cancel after", "crash", "crash", "steer"],
+)
+"""The run is to stop when some of its calls wait and the rest is not begun: once, it waited with them for ever."""
+
+SETTLED = Plot(
+    [_program(["ask_put", "ask_put", "put"], turn, at_once=True) for turn in range(2)],
+    code_mode=True,
+    moments={11: "crash", 17: "crash", 18: "cancel after", 22: "crash", 28: "crash"},
+    between=["approve", "nothing", "approve", "cancel after"],
+    output=True,
+)
+"""It dies when an answer is taken note of and what follows from it is not: once, no process could go on from there."""
+
+
 def lives(times: int) -> Counter[str]:
     """So many of them, and what they add up to."""
     found: Counter[str] = Counter()
 
     @settings(max_examples=times)
+    @example(ALL_WAIT)
+    @example(SETTLED)
     @given(plots())
     def any_life(plot: Plot) -> None:
         life = anyio.run(functools.partial(lived, plot))
@@ -107,4 +127,4 @@ def test_every_life_ends_once_and_rightly() -> None:
     found = lives(60)
     assert found["lives"] >= 60
     for what in ("deaths", "completed", "cancelled", "approved", "denied", "steered", "resumed"):
-        assert found[what] >= 3, found
+        assert found[what] >= 2, found

@@ -102,19 +102,24 @@ async def test_run_that_waits_replays_up_to_there(world: World):
         run = await agent_of(world).run("Send them.", session="s", runtime=hf)
         assert run.status == "waiting_for_approval"
         found = (await replay_async(run)).check()
-        assert found.result is None
         assert found.before is not None
-        assert found.before.status == "waiting_for_approval"
+        assert found.result is not None
+        assert found.before.status == found.result.status == "waiting_for_approval"
 
 
 async def test_second_run_of_a_session_finds_what_the_first_left(world: World):
     async with opened() as hf:
-        lines = [write_code("kept = {'z': 1, 'a': 2}"), say("kept"), write_code("list(kept)"), say("ok")]
+        lines = [
+            write_code("kept = {'z': 1, 'a': 2}"),
+            say("kept"),
+            write_code("list(kept)"),
+            say("ok"),
+        ]
         agent = Agent(ScriptedModel(lines), capabilities=world.capabilities())
         await agent.run("Keep it.", session="s", runtime=hf)
         await hf.shell.run("more = 3", session="s")
         run = await agent.run("Look.", session="s", runtime=hf)
-        assert "z" in run.messages[-2].text  # type: ignore[union-attr]
+        assert "z" in run.messages[-2].text
         assert (await replay_async(run)).check().turns == 2
 
 
@@ -215,7 +220,7 @@ async def test_result_of_a_call_has_its_keys_in_one_order_for_ever(world: World)
         )
         await hf.shell.run("given", inputs={"given": {"b": 1, "a": 2}}, session="s")
         run = await agent.run("Go.", session="s", runtime=hf)
-        assert "error" not in run.messages[-2].text  # type: ignore[union-attr]
+        assert "error" not in run.messages[-2].text
         (await replay_async(run)).check()
 
 
@@ -248,3 +253,23 @@ def test_recording_is_named_by_its_run(tmp_path: Path):
         replay(tmp_path / "none.jsonl")
     with pytest.raises(NotFound):
         Recording("run_1", "s", (), {})
+
+
+async def test_run_that_stood_for_want_of_budget_and_went_on(world: World):
+    lines = [write_code("await look('a')"), say("done")]
+
+    def agent(tokens: int) -> Agent[str]:
+        return Agent(
+            ScriptedModel(lines),
+            capabilities=world.capabilities(),
+            settings={"max_tokens": 100},
+            budget={"tokens": tokens},
+        )
+
+    async with opened() as hf:
+        run = await agent(700).run("Go.", session="s", runtime=hf)
+        assert run.error.code == "BUDGET_EXCEEDED"
+        (await replay_async(run)).check()
+        run = await agent(100_000).resume(run, runtime=hf)
+        assert run.status == "completed"
+        (await replay_async(run)).check()

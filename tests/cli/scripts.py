@@ -5,7 +5,8 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.models.script import call, fail, say, together, write_code
+from holdfast.contracts.model import ModelRequest
+from holdfast.models.script import Line, call, fail, say, together, write_code
 
 talk = ["Hello.", "Hello again.", "And again."]
 
@@ -32,9 +33,19 @@ long = [*(write_code(f"x{n} = {n}") for n in range(20)), say("Done.")]
 odd = ["\x1b[31mred\x07", "fine"]
 
 
-async def hangs(request: object) -> object:
+def echo(request: ModelRequest) -> str:
+    """Says the first line of what it was told before everything else."""
+    return request.instructions.splitlines()[0]
+
+
+def offered(request: ModelRequest) -> str:
+    """Says what it may call."""
+    return " ".join(one.name for one in request.tools) or "nothing"
+
+
+async def hangs(request: ModelRequest) -> Line | str:
     """Asks for code, then does not answer while the file `hang` is there."""
-    last = request.messages[-1]  # type: ignore[attr-defined]
+    last = request.messages[-1]
     if last.role == "user":
         return write_code("count('a')")
     flag = Path(os.environ["WORLD_DB"]).with_name("hang")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 
-def test_the_result_is_printed_as_json(holdfast, script):
-    done = holdfast("ask", "Say hello.", *script("talk"))
+def test_the_result_is_printed_as_json(in_process, script):
+    done = in_process("ask", "Say hello.", *script("talk"))
     assert done.code == 0
     told = done.json
     assert (told["status"], told["text"], told["output"], told["turns"]) == (
@@ -45,8 +45,8 @@ def test_what_makes_no_sense_is_refused(in_process, arguments: list[str], says: 
     assert says in done.json["error"]["message"]
 
 
-def test_an_empty_prompt_is_refused(holdfast, script):
-    done = holdfast("ask", "-", *script("talk"), stdin=b" \n")
+def test_an_empty_prompt_is_refused(in_process, script):
+    done = in_process("ask", "-", *script("talk"), stdin=b" \n")
     assert (done.code, done.json["error"]["code"]) == (2, "INVALID_ARGUMENT")
 
 
@@ -54,6 +54,35 @@ def test_the_model_comes_from_the_settings(holdfast, script, tmp_path: Path):
     (tmp_path / "holdfast.toml").write_text(f'[agent]\nmodel = "{script("talk")[1]}"\n')
     assert holdfast("ask", "-", stdin=b"Say hello.").json["text"] == "Hello."
     assert holdfast("ask", "x", HOLDFAST_MODEL=script("odd")[1]).json["text"].endswith("red\x07")
+
+
+def test_fallbacks_instructions_and_budget_come_from_the_settings(
+    in_process, script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "holdfast.toml"
+    bad, good = script("broken")[1], script("echo")[1]
+    settings.write_text(
+        f'[agent]\nmodel = "{bad}"\nfallbacks = ["{good}"]\ninstructions = "Be brief."\n'
+    )
+    assert in_process("ask", "x").json["text"] == "Be brief."
+    assert in_process("ask", "x", "--instructions", "Be long.").json["text"] == "Be long."
+    settings.write_text(f'[agent]\nmodel = "{good}"\n[agent.budget]\ntokens = 10\n')
+    assert in_process("ask", "x").json["error"]["code"] == "BUDGET_EXCEEDED"
+    assert in_process("ask", "x", "--run-budget", "tokens=100000").code == 0
+
+
+def test_it_goes_on_with_a_fallback(in_process, script):
+    bad, good = script("broken"), script("talk")[1]
+    assert in_process("ask", "x", *bad, "--fallback", good).json["text"] == "Hello."
+
+
+def test_it_writes_code_unless_told_otherwise(in_process, script):
+    assert in_process("ask", "x", *script("offered")).json["text"].split()[0] == "run_code"
+    assert (
+        in_process("ask", "x", *script("offered"), "--code").json["text"].split()[0] == "run_code"
+    )
+    assert "run_code" not in in_process("ask", "x", *script("offered"), "--tools").json["text"]
 
 
 def test_a_conversation_goes_on_in_another_process(holdfast, script):
@@ -73,8 +102,8 @@ def test_words_go_to_stdout_and_the_rest_to_stderr(holdfast, script, world, tool
     assert "\x1b" not in done.err
 
 
-def test_what_a_model_says_does_not_steer_the_terminal(holdfast, script):
-    done = holdfast("ask", "x", *script("odd"), "--no-json")
+def test_what_a_model_says_does_not_steer_the_terminal(in_process, script):
+    done = in_process("ask", "x", *script("odd"), "--no-json")
     assert done.out == "\\x1b[31mred\\x07\n"
 
 
@@ -149,52 +178,54 @@ SCHEMA = {
 @pytest.fixture
 def schema(tmp_path: Path) -> list[str]:
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
-    return ["--output-schema", "schema.json"]
+    return ["--output-schema", str(tmp_path / "schema.json")]
 
 
-def test_an_output_that_fits_is_the_output(holdfast, script, schema):
-    done = holdfast("ask", "Which city?", *script("typed"), *schema)
+def test_an_output_that_fits_is_the_output(in_process, script, schema):
+    done = in_process("ask", "Which city?", *script("typed"), *schema)
     assert (done.code, done.json["output"]) == (0, {"city": "Oslo", "people": 709})
 
 
-def test_an_output_that_does_not_fit_fails(holdfast, script, schema):
-    done = holdfast("ask", "Which city?", *script("wrong"), *schema)
+def test_an_output_that_does_not_fit_fails(in_process, script, schema):
+    done = in_process("ask", "Which city?", *script("wrong"), *schema)
     assert done.code == 1
     assert done.json["output"] is None
     assert done.json["output_error"]
-    assert "no output" in holdfast("ask", "?", *script("wrong"), *schema, "--no-json").err
+    assert "no output" in in_process("ask", "?", *script("wrong"), *schema, "--no-json").err
 
 
-def test_a_schema_must_be_one(holdfast, script, tmp_path: Path):
+def test_a_schema_must_be_one(in_process, script, tmp_path: Path):
     (tmp_path / "schema.json").write_text("[1]")
-    done = holdfast("ask", "x", *script("typed"), "--output-schema", "schema.json")
+    done = in_process(
+        "ask", "x", *script("typed"), "--output-schema", str(tmp_path / "schema.json")
+    )
     assert (done.code, done.json["error"]["code"]) == (2, "INVALID_ARGUMENT")
 
 
-def test_a_model_that_fails_fails_the_run(holdfast, script):
-    done = holdfast("ask", "x", *script("broken"))
+def test_a_model_that_fails_fails_the_run(in_process, script):
+    done = in_process("ask", "x", *script("broken"))
     assert (done.code, done.json["status"], done.json["error"]["code"]) == (
         *(1, "failed"),
         "MODEL_AUTH",
     )
-    assert "No key." in holdfast("ask", "x", *script("broken"), "--no-json").err
+    assert "No key." in in_process("ask", "x", *script("broken"), "--no-json").err
 
 
-def test_max_turns_is_enforced(holdfast, script):
-    done = holdfast("ask", "x", *script("long"), "--max-turns", "2")
+def test_max_turns_is_enforced(in_process, script):
+    done = in_process("ask", "x", *script("long"), "--max-turns", "2")
     assert done.code != 0
     assert done.json["turns"] == 2
     assert done.json["error"]["code"] == "MAX_TURNS"
 
 
-def test_run_budget_is_enforced(holdfast, script):
-    done = holdfast("ask", "x", *script("long"), "--run-budget", "tokens=10")
+def test_run_budget_is_enforced(in_process, script):
+    done = in_process("ask", "x", *script("long"), "--run-budget", "tokens=10")
     assert done.code != 0
     assert done.json["error"]["code"] == "BUDGET_EXCEEDED"
 
 
-def test_the_sessions_budget_is_enforced(holdfast, script):
-    done = holdfast("ask", "x", *script("long"), "--budget", "tokens=10")
+def test_the_sessions_budget_is_enforced(in_process, script):
+    done = in_process("ask", "x", *script("long"), "--budget", "tokens=10")
     assert done.code != 0
     assert done.json["error"]["code"] == "BUDGET_EXCEEDED"
 
@@ -352,3 +383,34 @@ def test_a_question_while_a_run_stands_is_refused(holdfast, script, world, tools
     done = holdfast("ask", "And?", *script("buys"), "--session-id", "s")
     assert done.code != 0
     assert done.json["error"]["code"] == "RUN_OPEN"
+
+
+def test_a_daemon_tells_about_an_agents_run_and_goes_on_with_it(holdfast, script, world, tools):
+    parked = holdfast("ask", "Buy.", *script("buys"), *tools).json
+    holdfast("approvals", "approve", parked["approvals"][0], "--no-resume")
+    asked = [
+        {"method": "run.get", "params": {"run_id": parked["id"]}},
+        {"method": "run.resume", "params": {"run_id": parked["id"]}},
+        {"method": "run.get", "params": {"run_id": parked["id"]}},
+    ]
+    daemon = holdfast.start("daemon", "--listen", "stdio", talk=True)
+    told = []
+    try:
+        for n, one in enumerate(asked):
+            daemon.stdin.write(json.dumps({"jsonrpc": "2.0", "id": n, **one}).encode() + b"\n")
+            daemon.stdin.flush()
+            told.append(json.loads(daemon.stdout.readline())["result"])
+    finally:
+        daemon.communicate(timeout=60)
+    before, done, after = told
+    assert (before["kind"], before["result"]["id"]) == ("agent", parked["id"])
+    assert (done["id"], done["output"]) == (parked["id"], "Ada is paid.")
+    assert (after["status"], after["result"]["output"]) == ("completed", "Ada is paid.")
+
+
+def test_a_spent_run_goes_on_with_more(in_process, script):
+    spent = in_process("ask", "x", *script("long"), "--run-budget", "tokens=3000")
+    assert (spent.code, spent.json["cause"]) == (4, "BudgetExhausted")
+    more = ["--run-budget", "tokens=1000000"]
+    done = in_process("runs", "resume", spent.json["id"], *more)
+    assert (done.code, done.json["output"]) == (0, "Done.")

@@ -8,8 +8,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
+import anyio
 import pytest
+
+from holdfast.errors import JournalError
+from holdfast.journal.sqlite_reader import SqliteReader
 
 
 def test_json_is_a_run_result(holdfast):
@@ -210,14 +213,18 @@ def wait_for_record(journal: Path, kind: str) -> None:
 def has_record(journal: Path, kind: str) -> bool:
     if not journal.exists():
         return False
-    db = apsw.Connection(str(journal), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        sql = "select count(*) from records where instr(body, cast(? as blob))"
-        return bool(db.execute(sql, (kind,)).get)
-    except apsw.Error:
+        reader = SqliteReader(journal)
+    except JournalError:
         return False  # its tables are not made yet
+
+    async def look() -> bool:
+        return kind in [record.kind async for record in reader.read_all()]
+
+    try:
+        return anyio.run(look)
     finally:
-        db.close()
+        anyio.run(reader.close)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

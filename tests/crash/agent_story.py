@@ -188,7 +188,7 @@ TOOLS = AgentTale(
         "7",
         "7",
         "reserve 7 apples",
-        "PERMISSION_DENIED: There is no capability `nosuch`",
+        "UNKNOWN_TOOL",
         "SYNTAX_ERROR",
         "INVALID_ARGUMENT",
         "mail 2",
@@ -227,10 +227,6 @@ class AgentGuide:
         """Take the run to its end."""
         run_id = await find(self.hf.journal)
         if run_id is None:
-            if await self.hf.journal.row("sessions", SESSION) is None:
-                await self.hf.shell.run("base = 10", session=SESSION, durable=True)
-            if not await self.hf.journal.rows("inputs"):
-                await self.hf.agents.say(SESSION, STEER)
             run = await self.agent.run(PROMPT, session=SESSION, runtime=self.hf)
         else:
             run = await self.agent.resume(run_id, runtime=self.hf)
@@ -246,6 +242,8 @@ class AgentGuide:
 
     async def _approve(self, run: Run[Any]) -> None:
         demand(len(run.approvals) > 0, run.result)
+        if not await self.hf.journal.rows("inputs"):
+            await self.hf.agents.say(SESSION, STEER)
         for key in run.approvals:
             try:
                 await self.hf.approvals.decide(key, "approved", actor="ann")

@@ -62,7 +62,7 @@ def writes(every: int) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["lost", "landed"])
-@pytest.mark.parametrize(("name", "number"), writes(2))
+@pytest.mark.parametrize(("name", "number"), writes(3))
 async def test_one_write_fails_and_the_process_goes_on(
     tmp_path: Path, name: str, number: int, after: bool
 ) -> None:
@@ -75,7 +75,7 @@ async def test_one_write_fails_and_the_process_goes_on(
     await healthy(tmp_path, name)
 
 
-@pytest.mark.parametrize(("name", "number"), writes(5))
+@pytest.mark.parametrize(("name", "number"), writes(8))
 async def test_every_write_fails_from_one_on(tmp_path: Path, name: str, number: int) -> None:
     inner = open_journal(tmp_path, 0)
     failure = JournalError("JOURNAL_IO", "The disk does not answer.")

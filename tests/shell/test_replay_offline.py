@@ -253,3 +253,18 @@ async def test_many_at_once_do_not_disturb_the_session(url: str) -> None:
             tasks.start_soon(lambda: hf.shell.run("n = n + 1", session="s"))
         assert [one.same for one in found] == [True] * 3
         assert (await hf.shell.run("n", session="s")).result == 1
+
+
+async def test_code_that_looks_at_the_order_of_keys_gives_the_same_again(url: str):
+    """A record has its keys in one order, which is all that a replay knows: code never sees another one."""
+
+    def row() -> dict[str, Any]:
+        """A row."""
+        return {"name": "ann", "age": 7, "also": [{"z": 1, "y": 2}]}
+
+    async with holdfast.open(url, {}, capabilities=[capability(row, side_effect="read")]) as hf:
+        code = "found = row()\nlist(found), list(found['also'][0]), list(given)"
+        first = await hf.shell.run(code, session="s", inputs={"given": {"b": 1, "a": 2}})
+        assert first.result == [["age", "also", "name"], ["y", "z"], ["a", "b"]]
+        assert first.run_id is not None
+        assert (await rehearse(hf.shell.services, first.run_id)).same

@@ -93,11 +93,14 @@ class _Reading:
         if record.kind == "effect_intent" and said.get("turn") is not None:
             past = self._own.calls[int(said["ordinal"])]
             self._questions[past.effect_id] = past
-            if int(said["turn"]) > self._turn:
-                self._turn = int(said["turn"])
+        elif record.kind == "effect_result" and str(said["effect_id"]) in self._questions:
+            # Only now: one that a process died over is asked again.
+            past = self._questions[str(said["effect_id"])]
+            assert past.intent is not None
+            if (past.intent.turn or 0) > self._turn:
+                self._turn = past.intent.turn or 0
                 told = await self._json(past.arguments)
                 self._beat("question", None, _pretty(told))
-        elif record.kind == "effect_result" and str(said["effect_id"]) in self._questions:
             error = said.get("error")
             if error is not None and said["terminal_status"] != EffectStatus.COMPLETED:
                 self._beat("failure", None, f"{error['code']}: {error['message']}")

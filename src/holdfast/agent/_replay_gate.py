@@ -7,10 +7,12 @@ here to a live call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
+
+import anyio
 
 from holdfast.agent._standins import TapedModel
-from holdfast.agent._tape import Tape, TapedCall
+from holdfast.agent._tape import Tape, TapedCall, has_answer
 from holdfast.agent.history import history_of
 from holdfast.agent.inbox import queue
 from holdfast.agent.questions import Question
@@ -29,7 +31,7 @@ from holdfast.contracts import (
 )
 from holdfast.contracts.effect import EffectSeen
 from holdfast.contracts.model import ModelAnswer
-from holdfast.errors import CODES, HoldfastError, ModelFailure, OperatorError
+from holdfast.errors import CODES, HoldfastError, InternalError, ModelFailure, OperatorError
 from holdfast.gate.answers import answer
 from holdfast.gate.budgets import settle_all
 from holdfast.gate.crossing import Crossing, Outcome, as_asked, call_record
@@ -72,6 +74,8 @@ class ReplayGate(Gate):
     """Whether another model is asked, instead of the record."""
     judges: bool = False
     """Whether another policy is tried."""
+    strict: bool = False
+    """Whether anything is tried that could lead to other calls."""
     prompted: bool = False
     """Whether the run was asked something else."""
     models: Mapping[str, TapedModel]
@@ -108,13 +112,19 @@ class ReplayGate(Gate):
                 return await self._refused(crossing)
             if now is not Verdict.DENY and then == "deny":
                 found = None
-        if found is None:
+        if found is None and (self.strict or not self.tape.stops_here):
             raise await self._missing(crossing, executor)
-        if not found.past.answered:
-            await crossing.desk.settle()
-            raise Halt("over", f"The record ends at `{crossing.name}`.", crossing=crossing)
+        if found is None or found.open:
+            return await self._never(crossing, too_long=found is not None and found.too_long)
         crossing.ordered(found.past.result_pos)
         return await self._again(crossing, found.past)
+
+    async def _never(self, crossing: Crossing, *, too_long: bool) -> NoReturn:
+        """Nobody got an answer to it: what is beside it goes on, and the run then stands here."""
+        if not too_long:
+            crossing.mood("waiting")
+        await anyio.sleep_forever()
+        raise InternalError("A replay woke up from a call that has no answer.")
 
     def _ruled(self, crossing: Crossing, executor: Executor) -> Ruling:
         asked = as_asked(crossing, executor)
@@ -205,7 +215,7 @@ class ReplayGate(Gate):
     async def _expected(self, crossing: Crossing) -> Past:
         """The question on record that this one is."""
         past = self.tape.question(quiet=crossing.turn is None)
-        if past is None or past.intent is None or not past.answered:
+        if past is None or past.intent is None or not has_answer(past):
             await crossing.desk.settle()
             over = past is not None or (self.tape.stopped_from_outside and not self.tape.left)
             why: Why = "over" if over else "missing"
@@ -220,7 +230,7 @@ class ReplayGate(Gate):
         if self.prompted:
             history = await history_of(self.journal, crossing.desk.session_id)
             at = len(self.tape.steers.get(0, ()))  # what waited for the run came before its prompt
-            then = [*self.tape.said.get(past.effect_id, ())]
+            then = self.tape.messages[: self.tape.said[past.effect_id]]
             now = history.originals[self.tape.first :]
             if self.tape.prompt is not None:
                 del then[at : at + 1]

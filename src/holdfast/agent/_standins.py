@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from holdfast.agent._tape import Tape
+from holdfast.agent._tape import Tape, TapedCall
 from holdfast.capabilities.foreign import Foreign
 from holdfast.capabilities.registry import CapabilitySet
 from holdfast.contracts import Capability, Json, Setup, SideEffect
@@ -50,8 +50,8 @@ class StandIns:
 
 
 def _from_calls(tape: Tape) -> dict[str, Capability]:
-    """What a run called, as far as its calls tell."""
-    found: dict[str, Capability] = {}
+    """What a run could call, as far as its agent and its calls tell."""
+    found = {name: Capability(name=name, description="") for name in tape.spec.brings}
     for call in tape.calls:
         intent, asked = call.past.intent, call.past.approval
         if intent is not None and intent.policy_refs == ("default.unknown",):
@@ -61,9 +61,16 @@ def _from_calls(tape: Tape) -> dict[str, Capability]:
             name=call.past.name,
             description="",
             side_effect=effect,
-            asynchronous=intent is not None and intent.awaited,
+            asynchronous=intent.awaited if intent is not None else _overtaken(call, tape),
         )
     return found
+
+
+def _overtaken(call: TapedCall, tape: Tape) -> bool:
+    """Whether its program called something else while it waited: then it was awaited."""
+    return any(
+        one.call_id == call.call_id and one.past.ordinal > call.past.ordinal for one in tape.calls
+    )
 
 
 class TapedModel:

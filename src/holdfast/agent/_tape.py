@@ -23,6 +23,7 @@ from holdfast.contracts import (
     Json,
     Privacy,
     Record,
+    RunStatus,
     canonical_json,
     digest,
 )
@@ -51,6 +52,13 @@ class TapedCall:
     """What it asked for, as far as that is on record."""
     used: bool = False
     """Whether it was answered from in this replay."""
+    too_long: bool = False
+    """Whether the time of its program ran out over it."""
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody got an answer to it: it waits, is in doubt, or ended with its run."""
+        return not has_answer(self.past)
 
     @property
     def denied(self) -> bool:
@@ -105,8 +113,10 @@ class Tape:
     """What hooks did, in order."""
     children: list[str] = field(default_factory=list[str])
     """Its programs' runs, in order."""
-    said: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
-    """For each question, the messages of the run that went before it."""
+    messages: list[Message] = field(default_factory=list[Message])
+    """What was said in the session, from the start of the run on."""
+    said: dict[str, int] = field(default_factory=dict[str, int])
+    """For each question, how many of those went before it."""
     first: int = 0
     """Messages there were in the session before the run."""
     answers: int = 0
@@ -128,7 +138,7 @@ class Tape:
         return bool(self.questions) and _quiet(self.questions[0])
 
     def take(self, crossing: Crossing, executor: Executor | None) -> TapedCall | None:
-        """The call on record that this one is, which nobody gets again."""
+        """The call on record that this one is; one that was answered, nobody gets again."""
         asked = as_asked(crossing, executor)
         request = digest(canonical_json(asked))
         fits = [
@@ -141,7 +151,7 @@ class Tape:
         if not fits:
             return None
         found = next((one for one in fits if _is_same(one, crossing)), fits[0])
-        found.used = True
+        found.used = not found.open
         return found
 
     def nearest(self, name: str, asked: Json) -> TapedCall | None:
@@ -157,9 +167,14 @@ class Tape:
     @property
     def left(self) -> bool:
         """Whether there is more on record that was answered."""
-        return any(one.answered and not _quiet(one) for one in self.questions) or any(
-            one.past.answered and not one.used for one in self.calls
+        return any(has_answer(one) and not _quiet(one) for one in self.questions) or any(
+            not one.open and not one.used for one in self.calls
         )
+
+    @property
+    def stops_here(self) -> bool:
+        """Whether the run was stopped before its model was asked again: calls may have been still to be made."""
+        return self.stopped_from_outside and not any(map(has_answer, self.questions))
 
     @property
     def stopped_from_outside(self) -> bool:
@@ -168,6 +183,13 @@ class Tape:
             return True
         error = cast("dict[str, Any]", (self.end or {}).get("error") or {})
         return error.get("code") in ("CANCELLED", "TIMEOUT_WALL", "BUDGET_EXCEEDED", "INTERRUPTED")
+
+
+def has_answer(past: Past) -> bool:
+    """Whether whoever asked got an answer."""
+    result = past.result
+    cancelled = result is not None and result.terminal_status is EffectStatus.CANCELLED
+    return past.answered and not cancelled
 
 
 def _quiet(past: Past) -> bool:
@@ -260,18 +282,20 @@ async def read_tape(recording: Recording) -> Tape:
     """The tape of a recorded run."""
     journal = await copied(recording, before_run=False)
     reading = _Reading(journal, recording)
-    first = 0
+    first, originals = 0, list[Message]()
     async for record, history in steps_of(journal, recording.session_id):
+        originals = history.originals
         if record.run_id == recording.run_id and record.kind == "run_started":
             first = len(history.originals) - (1 if record.payload.get("prompt") else 0)
             await reading.started(record)
         await reading.add(record)
         if _asks(record, recording.run_id):
-            said = [*history.originals[first:]]
-            reading.said[str(record.effect_id)] = said
+            reading.said[str(record.effect_id)] = len(originals) - first
         if history.run_id == recording.run_id and history.spec is not None:
             reading.saw(history.spec)
-    return await reading.tape(recording, first)
+    tape = await reading.tape(recording)
+    tape.first, tape.messages = first, originals[first:]
+    return tape
 
 
 def _asks(record: Record, run_id: str) -> bool:
@@ -283,7 +307,7 @@ class _Reading:
     """Puts a tape together, record by record."""
 
     def __init__(self, journal: Journal, recording: Recording) -> None:
-        self.said: dict[str, list[Message]] = {}
+        self.said: dict[str, int] = {}
         self._journal = journal
         self._run_id = recording.run_id
         self._own = Pasts()
@@ -294,6 +318,7 @@ class _Reading:
         self._steers: dict[int, list[str]] = {}
         self._switched: set[str] = set()
         self._hooks: list[dict[str, Any]] = []
+        self._too_long: set[str] = set()
 
     async def started(self, record: Record) -> None:
         said = record.payload
@@ -314,6 +339,8 @@ class _Reading:
             self._children[run_id] = (str(start.get("call_id")), Pasts())
         if run_id in self._children:
             self._children[run_id][1].add(record)
+            if said.get("status") == RunStatus.TIMEOUT:
+                self._too_long.add(run_id)
         elif run_id == self._run_id:
             self._own.add(record)
             await self._of_the_run(record)
@@ -335,11 +362,12 @@ class _Reading:
         elif record.kind in ("run_completed", "run_failed", "run_cancelled"):
             self._fields["end"], self._fields["ended"] = said, record.kind
 
-    async def tape(self, recording: Recording, first: int) -> Tape:
+    async def tape(self, recording: Recording) -> Tape:
         """All of it."""
         calls = [TapedCall(one, one.call_id, None) for one in _calls(self._own)]
-        for call_id, pasts in self._children.values():
-            calls += [TapedCall(one, call_id, None) for one in _calls(pasts)]
+        for run_id, (call_id, pasts) in self._children.items():
+            late = run_id in self._too_long
+            calls += [TapedCall(one, call_id, None, too_long=late) for one in _calls(pasts)]
         for one in calls:
             one.arguments = await self._arguments(one.past)
         return Tape(
@@ -355,7 +383,6 @@ class _Reading:
             hooks=self._hooks,
             children=[*self._children],
             said=self.said,
-            first=first,
             **self._fields,
         )
 

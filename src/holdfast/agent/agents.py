@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -111,9 +112,10 @@ class Agents:
         check_session_id(session)
         models = self._connections.models(agent.models)
         self._check(agent, prompt)
-        live = await self._shell.live(session)
+        await meet(models[0])  # before the session is held: a lease is shorter than a slow import
         holding = Holding(run_id or new_id("run"))
         spent = await spent_run(self._journal, session)
+        live = await self._shell.live(session)  # and take it at once: what nobody has may be closed
         async with live.hold(
             holding, wait_ms=wait_ms, setup=agent.setup, more=agent.capabilities, resumes=spent
         ):
@@ -295,6 +297,7 @@ class Agents:
             account=history.account,
         )
         _restore(work, history, row)
+        await meet(work.model)
         spec = None
         if agent.spec != history.spec:
             spec = _spec_body(agent.spec)
@@ -319,10 +322,12 @@ class Agents:
         return await self._drive(loop, holding)
 
     async def _drive(self, loop: Loop, holding: Holding) -> AgentResult:
-        work = loop.work
+        with _heard(loop.work):
+            return await self._driven(loop, holding)
+
+    async def _driven(self, loop: Loop, holding: Holding) -> AgentResult:
         holding.begin(loop)
         try:
-            await meet(work.model)
             await loop.go()
         except anyio.get_cancelled_exc_class():
             await self._gave_up(loop)
@@ -501,6 +506,22 @@ class Agents:
                 hint="`holdfast runs list` names the runs there are.",
             )
         return row
+
+
+@contextmanager
+def _heard(work: Work) -> Generator[None]:
+    """Let those who watch a run here hear of each of its records."""
+    feed, pen = work.feed, work.session.pen
+    if feed is not None:
+        pen.heard, feed.live = feed.stir, True
+        feed.stir()
+    try:
+        yield
+    finally:
+        pen.heard = None
+        if feed is not None:
+            feed.live = False
+            feed.stir()
 
 
 def _spec_body(spec: AgentSpec) -> Body:

@@ -20,6 +20,9 @@ from holdfast.errors import NotFound
 from holdfast.journal import Journal
 from holdfast.journal.log import PAGE
 
+_SOON, _PATIENCE = 0.002, 0.25
+"""Seconds until the next look at the records of a run that is under way here: at first, and at most."""
+
 Until = Literal["ended", "parked", "now"]
 """When a watcher is done: once the run is over, also once it stands, or with what is on record now."""
 
@@ -77,6 +80,7 @@ class _Watching:
         self._telling = Telling(journal, run_id)
         self._pieces = _Pieces(self._telling)
         self._stood: int | None = None
+        self._patience = _SOON
 
     async def begin(self, *, starting: bool) -> dict[str, Any] | None:
         """The run's row, once it is on record; `None` when it never was."""
@@ -94,6 +98,7 @@ class _Watching:
 
     async def events(self, record: Record) -> AsyncGenerator[e.AgentEvent]:
         """What a record says, after what came before it."""
+        self._patience = _SOON
         if self._telling.closes(record):
             for delta in self.deltas():
                 yield delta
@@ -124,7 +129,17 @@ class _Watching:
         listener = self._listener
         if listener is None:
             await self._journal.wait(seen)
-            return
+        elif listener.feed.live:
+            # Who watches one of many runs here does not look whenever one of the others says something. What was
+            # handed in without waiting is written a moment later.
+            with anyio.move_on_after(self._patience) as quiet:
+                await listener.wait()
+            longer = min(self._patience * 2, _PATIENCE)
+            self._patience = longer if quiet.cancelled_caught else _SOON
+        else:
+            await self._either(listener, seen)
+
+    async def _either(self, listener: Listener, seen: int) -> None:
         failure: Exception | None = None
 
         async def recorded() -> None:

@@ -30,9 +30,10 @@ class Listener:
     """One watcher's buffer."""
 
     def __init__(self, feed: Feed, limit: int = LIMIT) -> None:
+        self.feed = feed
+        """Of its run."""
         self.closed = False
         """Whether nothing more is coming."""
-        self._feed = feed
         self._limit = limit
         self._waiting: dict[str, deque[ModelDelta]] = {}
         self._missed: dict[str, int] = {}
@@ -60,6 +61,10 @@ class Listener:
         self.closed = True
         self._wake.set()
 
+    def stir(self) -> None:
+        """Something was recorded, or is about to be."""
+        self._wake.set()
+
     async def wait(self) -> None:
         """Return once something has come."""
         await self._wake.wait()
@@ -67,7 +72,7 @@ class Listener:
 
     def leave(self) -> None:
         """Stop listening."""
-        self._feed.listeners.discard(self)
+        self.feed.listeners.discard(self)
 
     def _drop(self) -> None:
         oldest = next(iter(self._waiting))
@@ -84,6 +89,8 @@ class Feed:
     def __init__(self) -> None:
         self.listeners: set[Listener] = set()
         """Who they are."""
+        self.live = False
+        """Whether the run is under way here: then its watchers hear of each of its records."""
         self.newest: str | None = None
         """The question whose answer came last."""
         self.count = 0
@@ -102,6 +109,11 @@ class Feed:
         self.count += 1
         for listener in self.listeners:
             listener.put(question, piece)
+
+    def stir(self) -> None:
+        """Something was recorded, or is about to be."""
+        for listener in self.listeners:
+            listener.stir()
 
     def ended(self) -> None:
         """No more is coming of this answer: who listens from now on has missed nothing that is not on record."""

@@ -187,6 +187,7 @@ class Asker:
             None if quiet else self._hears(ordinal, hook),
             prices=work.spec.prices,
             reserved=reserved,
+            redactor=work.gate.redactor,
         )
         crossing = Crossing(
             desk=work.desk,

@@ -6,17 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.agent.prices import Prices, estimated, priced
+from holdfast.agent.shown import Shown
 from holdfast.contracts import Capability, CapabilityLimits, Json, Reserved, SideEffect
 from holdfast.contracts._base import dumped, made, sure
 from holdfast.contracts.message import Part, TextPart, ThinkingPart, ToolCallPart
 from holdfast.contracts.model import ModelAnswer, ModelDelta, ModelRequest, ModelUsage
 from holdfast.errors import ModelFailure
 from holdfast.gate.executor import Context, Finding
+from holdfast.gate.redact import Redactor
 from holdfast.models.base import Model
 from holdfast.models.tokens import message_tokens, request_tokens
 
 TIMEOUT_MS = 600_000
 """How long a call may take when nobody says how long."""
+
+GRACE_MS = 1_000
+"""So much longer than it was told to a model may take: it knows best how to say that it is late."""
 
 MAX_ANSWER_BYTES = 32 << 20
 
@@ -35,7 +40,9 @@ def capability_of(model: Model, timeout_ms: int | None) -> Capability:
         side_effect=SideEffect.NETWORK,
         idempotent=True,
         limits=CapabilityLimits(
-            timeout_ms=timeout_ms or model.profile.timeout_ms or TIMEOUT_MS,
+            timeout_ms=timeout_ms + GRACE_MS
+            if timeout_ms is not None
+            else model.profile.timeout_ms or TIMEOUT_MS,
             max_response_bytes=MAX_ANSWER_BYTES,
             concurrency=1_000_000,
         ),
@@ -56,8 +63,12 @@ class Question:
         *,
         prices: Prices | None = None,
         reserved: Reserved | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
-        """`prices` are what the agent declares; `reserved` is what was set aside for this question."""
+        """`prices` are what the agent declares; `reserved` is what was set aside for this question.
+
+        What `sink` is told is free of the secrets that `redactor` knows.
+        """
         self.capability = capability
         self.answer: ModelAnswer | None = None
         """What the model said, once it has."""
@@ -74,6 +85,8 @@ class Question:
         self._model = model
         self._request = request
         self._sink = sink
+        if sink is not None and redactor is not None and redactor.names:
+            self._sink = Shown(sink, redactor)
         self._prices: Prices = prices or {}
         self._reserved = reserved
         self._seen: list[ModelDelta] = []
@@ -130,6 +143,8 @@ class Question:
                     self._seen.append(piece)
                     self._sink(piece)
         finally:
+            if isinstance(self._sink, Shown):
+                self._sink.close()
             await stream.aclose()
         if found is None:
             raise ModelFailure(

@@ -1,4 +1,4 @@
-"""A run of an agent as it is on record, with all it takes to replay it anywhere: what `save` writes and `load` reads.
+"""A run of an agent as it is on record, with all it takes to replay it anywhere: what a saved run is.
 
 The file is JSON lines, one of each kind in this order:
 
@@ -16,7 +16,6 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, cast
 
 from holdfast.agent.pins import pins_of
@@ -111,16 +110,8 @@ async def _pins(journal: Journal, session: str) -> tuple[str, ...]:
 # -- as a file --------------------------------------------------------------------------------------------
 
 
-def save(recording: Recording, path: str | Path) -> Path:
-    """Write a recording to a file that `load` reads; the file."""
-    found = Path(path)
-    with found.open("wb") as file:
-        for line in _lines(recording):
-            file.write(line + b"\n")
-    return found
-
-
-def _lines(recording: Recording) -> Iterator[bytes]:
+def written(recording: Recording) -> Iterator[bytes]:
+    """A recording as the lines of a file that `read` reads."""
     head: dict[str, Any] = {
         "recording": FORMAT,
         "run_id": recording.run_id,
@@ -145,26 +136,21 @@ def _written(data: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def load(path: str | Path) -> Recording:
-    """A recording from its file; raises `INVALID_ARGUMENT` for a file that is none, or was changed since."""
+def read(lines: Iterable[bytes], path: str) -> Recording:
+    """A recording from its lines; raises `INVALID_ARGUMENT` for those that are none, or were changed since."""
     try:
-        with Path(path).open("rb") as file:
-            return _read(file, str(path))
-    except OSError as why:
-        raise _unfit(str(path), f"it can't be read: {why.strerror}") from None
+        return _read(lines, path)
     except (ValueError, KeyError, TypeError, RecursionError) as why:
-        raise _unfit(str(path), f"{type(why).__name__}: {why}") from None
+        raise unfit(path, f"{type(why).__name__}: {why}") from None
 
 
 def _read(file: Iterable[bytes], path: str) -> Recording:
     lines = iter(file)
     head = cast("dict[str, Any]", json.loads(next(lines, b"{}")))
     if "recording" not in head:
-        raise _unfit(path, "its first line does not say so")
+        raise unfit(path, "its first line does not say so")
     if head["recording"] != FORMAT:
-        raise _unfit(
-            path, f"it is of version {head['recording']}, and this holdfast reads {FORMAT}"
-        )
+        raise unfit(path, f"it is of version {head['recording']}, and this holdfast reads {FORMAT}")
     stored: list[Stored] = []
     content: dict[str, bytes] = {}
     for number, line in enumerate(lines, 2):
@@ -174,7 +160,7 @@ def _read(file: Iterable[bytes], path: str) -> Recording:
         else:
             data = said["text"].encode() if "text" in said else base64.b64decode(said["base64"])
             if digest(data) != said["content"]:
-                raise _unfit(path, f"line {number} was changed since it was recorded")
+                raise unfit(path, f"line {number} was changed since it was recorded")
             content[str(said["content"])] = data
     known = head.get("capabilities")
     capabilities = None if known is None else tuple(parse(Capability, one) for one in known)
@@ -189,7 +175,7 @@ def _record(said: dict[str, Any], before: list[Stored], path: str, number: int) 
     data = canonical_json(body)
     prev = before[-1].hash if before else "0" * 64
     if digest(data) != hash_ or body["prev"] != prev:
-        raise _unfit(path, f"line {number} was changed since it was recorded")
+        raise unfit(path, f"line {number} was changed since it was recorded")
     return Stored(int(body["seq"]), str(body["stream"]), int(body["pos"]), data, hash_)
 
 
@@ -205,7 +191,8 @@ def _not_here(run_id: str) -> NotFound:
     )
 
 
-def _unfit(path: str, why: str) -> CallerError:
+def unfit(path: str, why: str) -> CallerError:
+    """The refusal of a file that is no recording."""
     return CallerError(
         "INVALID_ARGUMENT",
         f"`{path[:200]}` is no recording of a run: {why}.",

@@ -7,14 +7,13 @@ is asked, if one is given; nobody else is.
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace as changed
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Any
 
-from holdfast.agent._beats import Beat, Kind, beats_of
+from holdfast.agent._beats import beats_of
+from holdfast.agent._difference import Both, Changes, Difference, first_difference, stopped_at
 from holdfast.agent._replay_gate import Halt, ReplayGate
 from holdfast.agent._standins import StandIns, TapedModel, taped_hooks
 from holdfast.agent._tape import Tape, TapedCall, copied, read_tape
@@ -41,58 +40,7 @@ from holdfast.shell.services import Services, setup_of
 from holdfast.shell.shell import Shell
 from holdfast.shell.standing import recorded_agent
 
-_SHOWN = 2000
-"""Characters of each side of a difference that are shown."""
-
 _STANDING = ("waiting_for_approval", "needs_attention", "interrupted")
-
-
-class Changes(TypedDict, total=False):
-    """What may be another in a replay; what is not given is as it was."""
-
-    model: str | Model | None
-    """Asked in place of the recorded answers."""
-    instructions: str | None
-    """What the agent is told before everything else."""
-    prompt: str | None
-    """What it is asked to do."""
-    policy: Policy | Sequence[Any] | Mapping[str, Any] | None
-    """The rules that its calls are judged by: a policy, `[[rules]]`, or a `[policy]` table."""
-    capabilities: Sequence[object] | None
-    """What it may call, as that is now: for their names, signatures and schemas; none of them is called."""
-
-
-class Difference(Told):
-    """Where a replay goes another way than the run did."""
-
-    kind: Kind
-    """What differs: see `Kind`."""
-    turn: int
-    """In which turn, from 1; 0 before the first question."""
-    name: str | None = optional()
-    """The tool or the capability, where it is about one."""
-    then: str
-    """What is on record."""
-    now: str
-    """What it is this time."""
-    missing: bool = False
-    """Whether the run asks for something that is not on record; then `then` is the nearest that is."""
-
-    def __str__(self) -> str:
-        """For people, with the lines that differ."""
-        about = f" of `{self.name}`" if self.name else ""
-        head = f"turn {self.turn}, {self.kind}{about}"
-        if self.missing:
-            head += ": not on record; the nearest recording is on the left"
-        lines = difflib.unified_diff(
-            self.then[:_SHOWN].splitlines(),
-            self.now[:_SHOWN].splitlines(),
-            "recorded",
-            "now",
-            lineterm="",
-            n=2,
-        )
-        return "\n".join([head, *lines])
 
 
 class Replay(Told):
@@ -109,7 +57,7 @@ class Replay(Told):
     before: AgentResult | None = optional()
     """What the run gave, or how it stood."""
     result: AgentResult | None = optional()
-    """What it gives now; absent where it could not go on to its end."""
+    """What it gives now, or how it stands; absent where it could not go on."""
     turns: int = 0
     """Questions that were answered this time."""
     calls: int = 0
@@ -141,12 +89,12 @@ async def replay(
     acted = await _act(services, find, recording, tape, tools, changes)
     row: dict[str, Any] = await tape.journal.row("runs", tape.run_id) or {}
     before = await recorded_agent(tape.journal, row) if _told(row) else None
-    difference = _first(acted, tape, changes, known=tools.known)
+    difference = first_difference(acted, tape, changes, known=tools.known)
     return Replay(
         run_id=tape.run_id,
         same=difference is None,
         difference=difference,
-        stopped_at=_stopped(acted),
+        stopped_at=stopped_at(acted),
         before=before,
         result=acted.result,
         turns=tape.answers,
@@ -162,17 +110,6 @@ def _told(row: Mapping[str, Any]) -> bool:
 # -- the second time --------------------------------------------------------------------------------------
 
 
-class _Acted(NamedTuple):
-    """A run, both times."""
-
-    then: list[Beat]
-    now: list[Beat]
-    result: AgentResult | None
-    halt: Halt | None
-    left: bool
-    """Whether there is more on record than came up."""
-
-
 async def _act(
     services: Services,
     find: Callable[[str], Model],
@@ -180,7 +117,7 @@ async def _act(
     tape: Tape,
     tools: StandIns,
     changes: Changes,
-) -> _Acted:
+) -> Both:
     policy = _policy(changes.get("policy"))
     journal = await copied(recording, before_run=True)
     definition, models = _definition(tape, changes, find)
@@ -188,6 +125,7 @@ async def _act(
     async with _stage(inside, journal, tape) as (shell, gate):
         gate.replays(tape, models)
         gate.asks, gate.judges = not models, policy is not None
+        gate.strict = gate.asks or gate.judges or changes.get("capabilities") is not None
         prompt = changes.get("prompt") or tape.prompt
         gate.prompted = prompt != tape.prompt
         gate.nudge = lambda: shell.nudge(tape.session_id)
@@ -201,13 +139,21 @@ async def _act(
         then, now = None, None
         if policy is not None:
             then, now = _verdict_then, _verdict_now(gate)
-        return _Acted(
+        return Both(
             await beats_of(tape.journal, tape.session_id, tape.run_id, verdict=then),
             await beats_of(journal, tape.session_id, tape.run_id, verdict=now),
             result,
             halt,
-            tape.left,
+            left=tape.left,
+            over=_over(tape, result, halt),
         )
+
+
+def _over(tape: Tape, result: AgentResult | None, halt: Halt | None) -> bool:
+    """Whether it came to where the run was stopped from outside, or stands."""
+    if halt is not None:
+        return halt.why == "over"
+    return result is not None and result.status in _STANDING and tape.stopped_from_outside
 
 
 async def _go(
@@ -355,99 +301,3 @@ def _verdict_now(gate: ReplayGate) -> Callable[[TapedCall], tuple[str, str]]:
         return ruling.verdict.value, ruling.rule_id
 
     return verdict
-
-
-def _first(acted: _Acted, tape: Tape, changes: Changes, *, known: bool) -> Difference | None:
-    """The first difference, in the order in which things happened."""
-    told = {"tools", "output"} if known else {"output"}
-    if known and tape.same_spec and changes.get("instructions") is None:
-        told.add("instructions")
-    then, now = (_compared(one, changes, told) for one in (acted.then, acted.now))
-    cut = next((n for n, one in enumerate(then) if one.outside), None)
-    if cut is not None and cut <= len(now) and tape.stopped_from_outside:
-        then, now, acted = then[:cut], now[:cut], acted._replace(halt=None, left=False)
-    for mine, theirs in zip(now, then, strict=False):
-        if (mine.kind, mine.name, mine.text) != (theirs.kind, theirs.name, theirs.text):
-            return _difference(theirs, mine)
-    return _afterwards(acted, then[len(now) :], now[len(then) :])
-
-
-def _afterwards(acted: _Acted, then: list[Beat], now: list[Beat]) -> Difference | None:
-    """As far as both came they are the same: what is left on either side?"""
-    halt = acted.halt
-    if halt is not None and halt.why == "missing":
-        return _stopped(acted)
-    if halt is not None and halt.why == "over" and not acted.left:
-        return None  # what is on record after that came from outside
-    if halt is not None or then or now:
-        return _difference(then[0] if then else None, now[0] if now else None)
-    return None
-
-
-def _stopped(acted: _Acted) -> Difference | None:
-    """What is not on record, if it came to that."""
-    halt = acted.halt
-    if halt is None or halt.why != "missing":
-        return None
-    return _missing(halt, acted.now[-1] if acted.now else None)
-
-
-def _compared(beats: list[Beat], changes: Changes, told: set[str]) -> list[Beat]:
-    """The beats that mean something, whatever was changed on purpose."""
-    found: list[Beat] = []
-    for beat in beats:
-        if beat.kind == "prompt" and changes.get("prompt") is not None:
-            continue
-        if beat.kind == "failure" and changes.get("model") is not None:
-            continue
-        if beat.kind == "question":
-            said = cast("dict[str, Any]", json.loads(beat.text))
-            text = "\n".join(f"{name}: {said[name]}" for name in sorted(told & said.keys()))
-            beat = beat._replace(text=text)
-        found.append(beat)
-    return found
-
-
-def _difference(then: Beat | None, now: Beat | None) -> Difference:
-    either = now or then
-    kind = either.kind if either is not None else "end"
-    return Difference(
-        kind=then.kind if then is not None and now is None else kind,
-        turn=either.turn if either is not None else 0,
-        name=either.name if either is not None else None,
-        then=_shown(then, now, "the run was over"),
-        now=_shown(now, then, "it comes to its end, or can't go on"),
-    )
-
-
-def _shown(beat: Beat | None, other: Beat | None, nothing: str) -> str:
-    if beat is None:
-        return f"({nothing})"
-    head = "" if other is not None and beat.kind == other.kind else f"({beat.kind}) "
-    note = f" ({beat.note})" if beat.note else ""
-    return f"{head}{beat.text}{note}"
-
-
-def _missing(halt: Halt, last: Beat | None) -> Difference:
-    """What was asked for after the last beat, and what is on record that is most like it."""
-    crossing, near = halt.crossing, halt.near
-    turn = last.turn if last is not None else 0
-    if crossing is None or crossing.asks_model:
-        return Difference(
-            kind="question",
-            turn=turn + 1,
-            then="(the run asked its model nothing more)",
-            now="(the model is asked once more)",
-            missing=True,
-        )
-    then = "(no call is on record)"
-    if near is not None:
-        then = f"{near.past.name}({_pretty(near.arguments)})"
-    now = f"{crossing.name}({_pretty(halt.asked)})"
-    return Difference(
-        kind="call", turn=turn, name=crossing.name, then=then, now=now, missing=True
-    )
-
-
-def _pretty(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1)

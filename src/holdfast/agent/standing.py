@@ -65,7 +65,8 @@ async def _stuck(
         row: dict[str, Any] = (await journal.row("runs", key) if key else None) or {}
         approvals += row.get("pending_approvals") or ()
         doubts += row.get("in_doubt") or ()
-    return tuple(approvals), tuple(doubts)
+    # What its code waits for is on the agent's row as well, once that has been parked with it.
+    return tuple(dict.fromkeys(approvals)), tuple(dict.fromkeys(doubts))
 
 
 def _spent(why: HoldfastError) -> ErrorObject:

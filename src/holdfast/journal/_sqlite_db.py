@@ -53,6 +53,11 @@ class Db:
         """Run statements for what they do."""
         self._db.execute(sql, values)
 
+    def do(self, sql: str, values: Sequence[object]) -> int:
+        """Run one statement that gives no rows; how many it has changed."""
+        self._cursor.execute(sql, values)
+        return self._db.changes()
+
     def run_many(self, sql: str, values: Sequence[Sequence[object]]) -> None:
         """Run one statement for each row of values."""
         self._cursor.executemany(sql, values)
@@ -76,10 +81,6 @@ class Db:
     def value(self, sql: str, values: Sequence[object] = ()) -> Any:
         """The first column of the first row."""
         return self._db.execute(sql, values).get
-
-    def changes(self) -> int:
-        """How many rows the last statement has changed."""
-        return self._db.changes()
 
     def begin(self) -> None:
         """Start writing; raises `Busy` when another process does."""

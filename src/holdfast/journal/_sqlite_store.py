@@ -40,12 +40,11 @@ _NEW_HEAD = (
     " epoch=excluded.epoch, owner=excluded.owner, until=excluded.until returning id"
 )
 
-# Says at which seq the body is held: at ours, unless it was there before, erased or not.
 _BODY = (
-    "insert into content (digest, size, stream, run, retention, seq, codec, body)"
-    " values (?,?,?,?,?,?,?,?) on conflict do update"
-    " set codec=excluded.codec, body=excluded.body where codec is null returning seq"
+    "insert or ignore into content (digest, size, stream, run, retention, seq, codec, body)"
+    " values (?,?,?,?,?,?,?,?)"
 )
+_BODY_AGAIN = "update content set codec=?, body=? where digest=? and codec is null"
 _HOLD = "update content set seq=? where digest=? and stream=? and run=? and retention=?"
 _HOLD_TOO = (
     "insert into holdings select id,?,?,?,? from content where digest=?"
@@ -141,12 +140,14 @@ class Store:
         db = self._db
         self._write_heads(stage.heads.values())
         if stage.records:
-            ids = self._streams
+            ids, now = self._streams, stage.now
             db.run_many(
                 "insert into records values (?,?,?,?,?)",
                 [
-                    (seq, ids[stream], pos, slim(body), bytes.fromhex(hash_))
-                    for seq, stream, pos, body, hash_ in stage.records
+                    (seq, ids[stream], pos, slim(entry.cut(now)), bytes.fromhex(hash_))
+                    for (seq, stream, pos, _, hash_), entry in zip(
+                        stage.records, stage.entries, strict=True
+                    )
                 ],
             )
         if stage.rows:
@@ -160,18 +161,18 @@ class Store:
 
     def _hold(self, held: Holding, body: Body | None) -> None:
         """Store the body, unless it is there, and what keeps it."""
+        db = self._db
         digest, seq, stream, run_id, retention = held
         name = bytes.fromhex(digest)
         by = (self._streams[stream], self._number(run_id), _RETENTION[retention])
         if body is not None and digest not in self._bodies:
             self._bodies.add(digest)
             packed = pack(body.data)
-            row = (name, packed.size, *by, seq, packed.codec, packed.data)
-            if self._db.value(_BODY, row) == seq:
+            if db.do(_BODY, (name, packed.size, *by, seq, packed.codec, packed.data)):
                 return
-        self._db.run(_HOLD, (seq, name, *by))
-        if not self._db.changes():
-            self._db.run(_HOLD_TOO, (*by, seq, name))
+            db.do(_BODY_AGAIN, (packed.codec, packed.data, name))
+        if not db.do(_HOLD, (seq, name, *by)):
+            db.do(_HOLD_TOO, (*by, seq, name))
 
     def _number(self, name: str | None) -> int:
         """The number that stands for a run's id in the file; 0 for none."""
@@ -201,7 +202,7 @@ class Store:
         """Write what the requests before this one have staged: it is going to look at the tables."""
         self._write(stage)
         self._cells.update(stage.rows)
-        stage.records, stage.rows, stage.bodies, stage.holdings = [], {}, {}, []
+        stage.records, stage.entries, stage.rows, stage.bodies, stage.holdings = [], [], {}, {}, []
 
     def _keep(self, stage: Stage) -> None:
         self._last_seq = stage.seq

@@ -21,8 +21,9 @@ from zlib import crc32
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionDict
 
-LEVEL = 1
-"""How hard to try: 4 takes twice as long and gains a twentieth."""
+SMALL = 16 * 1024
+"""Bytes up to which data is squeezed with small tables: beside a database that wants the processor's cache, too, they
+are a fifth faster, and find as much."""
 
 _SUM = 4
 
@@ -33,23 +34,35 @@ class _Tools(threading.local):
     def __init__(self) -> None:
         import zstandard as z  # only who opens a file needs it
 
-        dictionary = _dictionary()
         plain = z.FORMAT_ZSTD1_MAGICLESS
-        how = z.ZstdCompressionParameters.from_level(
-            LEVEL, format=plain, write_content_size=1, write_checksum=0, write_dict_id=0
+        frame = {"format": plain, "write_content_size": 1, "write_checksum": 0, "write_dict_id": 0}
+        small = z.ZstdCompressionParameters(
+            window_log=14,
+            hash_log=11,
+            chain_log=11,
+            min_match=5,
+            strategy=z.STRATEGY_DFAST,
+            **frame,
         )
-        self.compress = z.ZstdCompressor(dict_data=dictionary, compression_params=how).compress
+        large = z.ZstdCompressionParameters.from_level(3, **frame)
+        dictionary = _dictionary()
+        tuned = _dictionary()
+        tuned.precompute_compress(compression_params=small)
+        self.small = z.ZstdCompressor(dict_data=tuned, compression_params=small).compress
+        self.large = z.ZstdCompressor(dict_data=dictionary, compression_params=large).compress
         self.decompress = z.ZstdDecompressor(dict_data=dictionary, format=plain).decompress
         self.failures = (z.ZstdError, MemoryError)
 
 
-@cache
 def _dictionary() -> ZstdCompressionDict:
     import zstandard as z
 
-    found = z.ZstdCompressionDict(Path(__file__).with_name("dictionary-1.zdict").read_bytes())
-    found.precompute_compress(level=LEVEL)
-    return found
+    return z.ZstdCompressionDict(_words())
+
+
+@cache
+def _words() -> bytes:
+    return Path(__file__).with_name("dictionary-1.zdict").read_bytes()
 
 
 _tools: _Tools | None = None
@@ -64,7 +77,8 @@ def _own() -> _Tools:
 
 def squeezed(data: bytes) -> bytes:
     """`data` in fewer bytes, as a rule."""
-    frame = (_tools or _own()).compress(data)
+    tools = _tools or _own()
+    frame = tools.small(data) if len(data) <= SMALL else tools.large(data)
     return crc32(frame).to_bytes(_SUM, "little") + frame
 
 

@@ -67,6 +67,7 @@ class Stage:
         self.seq = last_seq
         self.now = now
         self.records: list[Stored] = []
+        self.entries: list[Entry] = []
         self.heads: dict[str, Head] = {}
         self.rows: dict[Key, Cell] = {}
         self.bodies: dict[str, Body] = {}
@@ -114,6 +115,7 @@ class Stage:
         if holds:
             self._hold(request.entries, first, stream)
         self.records += records
+        self.entries += request.entries
         if rows is not None:
             self.rows.update(rows.changed)
         self.seq = seq
@@ -153,8 +155,9 @@ class Stage:
             raise StaleEpoch(
                 head.stream, epoch, head.epoch, f"of epoch {epoch}; it is at epoch {head.epoch}"
             )
-        elif not live:
-            raise StaleEpoch(head.stream, epoch, head.epoch, "whose lease has run out")
+        elif head.owner is None:
+            raise StaleEpoch(head.stream, epoch, head.epoch, "that gave its lease back")
+        # One that ran out still holds until somebody takes the stream: its writer was late, not replaced.
         if expected_pos is not None and expected_pos != head.pos:
             raise StalePosition(head.stream, expected_pos, head.pos)
 

@@ -62,6 +62,21 @@ class Entry(NamedTuple):
             f',"stream":{stream_json},"time":{time}{self.after_time}'
         ).encode()
 
+    def cut(self, time: int) -> bytes:
+        """The body without what its place says: three parts, with a zero byte, which no JSON has, between them."""
+        return f"{self.before_pos}\0{self.before_seq}\0{time}{self.after_time}".encode()
+
+
+def joined(cut: bytes, pos: int, prev: str, seq: int, stream_json: str) -> bytes | None:
+    """The body that was cut, at its place; `None` when these are not three parts."""
+    parts = cut.split(b"\0")
+    if len(parts) != 3:
+        return None
+    first, second, third = parts
+    here = f'{pos},"prev":"{prev}"'.encode()
+    number = f'{seq},"stream":{stream_json},"time":'.encode()
+    return b"".join((first, here, second, number, third))
+
 
 def encode(draft: Draft) -> Entry:
     """Check a draft and encode it; raises the refusal of whatever is wrong with it."""

@@ -158,7 +158,7 @@ class Journal(ABC):
 
     @abstractmethod
     async def renew(self, lease: Lease, *, ttl_ms: int) -> Lease:
-        """Make the lease last `ttl_ms` from now; raises `StaleEpoch` when it was lost or ran out."""
+        """Make the lease last `ttl_ms` from now; raises `StaleEpoch` when somebody else took the stream."""
 
     @abstractmethod
     async def release(self, lease: Lease) -> None:

@@ -26,8 +26,7 @@ LOST = -1
 _POLL = 0.02
 _MARGIN = LEASE_MS / 2000
 _RENEW = LEASE_MS / 1200
-_URGENT = 0.5
-"""Seconds: when the lease is looked after beside other work, and when no write goes before it."""
+"""Seconds before its end at which the lease is renewed."""
 
 
 class Pen:
@@ -39,7 +38,7 @@ class Pen:
         "_journal",
         "_lease",
         "_owner",
-        "_refreshing",
+        "heard",
         "pos",
         "stream",
     )
@@ -53,7 +52,8 @@ class Pen:
         self._lease: Lease | None = None
         self._fresh_until = 0.0
         self._failure: BaseException | None = None
-        self._refreshing: anyio.Lock | None = None
+        self.heard: Callable[[], None] | None = None
+        """Told whenever something was written, or handed in."""
 
     @property
     def held(self) -> bool:
@@ -107,24 +107,6 @@ class Pen:
             if self._lease is lease:
                 self._fresh_until = fresh_until
 
-    async def _refresh(self) -> None:
-        """Make sure of the lease before a write: a busy process may have been too late to renew it.
-
-        One that ran out is taken again, if nobody else has written meanwhile: then nothing was missed.
-        """
-        if self._refreshing is None:
-            self._refreshing = anyio.Lock()
-        async with self._refreshing:
-            if monotonic() < self._fresh_until - _URGENT:
-                return  # somebody else has just seen to it
-            await self.renew()
-            if self._lease is None and self.pos != LOST:
-                now, at = monotonic(), self.pos
-                lease = await self._journal.claim(self.stream, self._owner, ttl_ms=LEASE_MS)
-                if lease.pos != at:
-                    self.pos = LOST
-                self._lease, self._fresh_until = lease, now + LEASE_MS / 1000
-
     async def release(self) -> None:
         """Give the stream back."""
         lease, self._lease = self._lease, None
@@ -135,9 +117,6 @@ class Pen:
 
     async def append(self, drafts: Sequence[Draft], *, durable: bool = False) -> Appended:
         """Write records and wait for it; with `durable`, for the disk."""
-        if monotonic() > self._fresh_until - _URGENT and self._failure is None:
-            with anyio.CancelScope(shield=True):
-                await self._refresh()
         lease = self._held()
         at = self.pos
         self.pos = at + len(drafts)
@@ -152,6 +131,8 @@ class Pen:
             self.fail(failure)
             raise
         assert found is not None
+        if self.heard is not None:
+            self.heard()
         return found
 
     def post(self, count: int, make: Callable[[], Sequence[Draft]]) -> None:
@@ -160,6 +141,8 @@ class Pen:
         at = self.pos
         self.pos = at + count
         self._journal.post(self.stream, make, failed=self.fail, expected_pos=at, epoch=lease.epoch)
+        if self.heard is not None:
+            self.heard()
 
     def fail(self, failure: BaseException) -> None:
         """Something was not written, or we do not know: nothing more is written before somebody looked."""

@@ -138,6 +138,11 @@ class Session:
         """The engine of its language."""
         return self.services.boxes[self.language]
 
+    @property
+    def taken(self) -> bool:
+        """Whether somebody uses it, or is next."""
+        return self.busy or self._turn.locked()
+
     # -- operations -----------------------------------------------------------------------------------
 
     async def run(

@@ -465,7 +465,7 @@ class Shell:
         """Close the session longest unused when too many hold a worker."""
         if wanted in self._sessions or len(self._sessions) < MAX_WARM:
             return
-        idle = [one for one in self._sessions.values() if not one.busy]
+        idle = [one for one in self._sessions.values() if not one.taken]
         if idle:
             oldest = min(idle, key=lambda one: one.used)
             del self._sessions[oldest.id]
@@ -487,7 +487,7 @@ class Shell:
     async def _keep_one(self, session: Session) -> None:
         try:
             await session.keep(idle_after=IDLE_AFTER)
-            if not session.busy and monotonic() - session.used > COLD:
+            if not session.taken and monotonic() - session.used > COLD:
                 self._sessions.pop(session.id, None)
                 await session.close()
         except HoldfastError:

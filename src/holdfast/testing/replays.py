@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import anyio
 import anyio.to_thread
 
-from holdfast.agent.recording import Recording, load, recorded
-from holdfast.agent.recording import save as write
+from holdfast.agent.recording import Recording, read, recorded, unfit, written
 from holdfast.agent.replay import Changes, Difference, Replay, contracts_of
 from holdfast.contracts import Capability
 from holdfast.errors import CallerError
@@ -85,7 +84,7 @@ async def save_async(source: Source, path: str | Path, *, run: str | None = None
         known = await _known(source, recording)
         if known is not None:
             recording = recording.with_capabilities(known)
-    return await anyio.to_thread.run_sync(write, recording, path)
+    return await anyio.to_thread.run_sync(_write, recording, Path(path))
 
 
 # -- where it is ------------------------------------------------------------------------------------------
@@ -106,7 +105,21 @@ async def _recording(source: Source, run: str | None) -> Recording:
         from holdfast.runtime.settings import Settings
 
         return await _from_settings(Settings.load({"journal": {"url": str(source)}}), _named(run))
-    return await anyio.to_thread.run_sync(load, source)
+    return await anyio.to_thread.run_sync(_load, Path(source))
+
+
+def _write(recording: Recording, path: Path) -> Path:
+    with path.open("wb") as file:
+        file.writelines(line + b"\n" for line in written(recording))
+    return path
+
+
+def _load(path: Path) -> Recording:
+    try:
+        with path.open("rb") as file:
+            return read(file, str(path))
+    except OSError as why:
+        raise unfit(str(path), f"it can't be read: {why.strerror}") from None
 
 
 async def _from_settings(settings: Settings, run_id: str) -> Recording:

@@ -65,13 +65,24 @@ class Fencing(Conformance):
             journal, "STALE_EPOCH", journal.append("s", [note()], epoch=9, expected_pos=9)
         )
 
-    async def test_an_expired_lease_is_refused_though_nobody_took_over(
+    async def test_an_expired_lease_holds_while_nobody_took_over(
+        self, journal: Journal, clock: FakeClock
+    ):
+        lease = await journal.claim("s", "me", ttl_ms=1000)
+        clock.advance(5000)
+        assert (await journal.append("s", [note()], epoch=lease.epoch)).pos == 1
+        assert (await journal.renew(lease, ttl_ms=1000)).pos == 1
+
+    async def test_an_expired_lease_does_not_hide_what_others_wrote(
         self, journal: Journal, clock: FakeClock
     ):
         lease = await journal.claim("s", "me", ttl_ms=1000)
         clock.advance(1000)
+        await journal.append("s", [note("stranger")])
         await leaves_no_trace(
-            journal, "STALE_EPOCH", journal.append("s", [note()], epoch=lease.epoch)
+            journal,
+            "STALE_POSITION",
+            journal.append("s", [note()], epoch=lease.epoch, expected_pos=0),
         )
 
     async def test_after_it_ran_out_another_takes_over_with_a_higher_epoch(
@@ -107,9 +118,12 @@ class Fencing(Conformance):
         clock.advance(999)
         await journal.append("s", [note()], epoch=lease.epoch)
 
-    async def test_renewing_after_it_ran_out_is_refused(self, journal: Journal, clock: FakeClock):
+    async def test_renewing_after_somebody_took_over_is_refused(
+        self, journal: Journal, clock: FakeClock
+    ):
         lease = await journal.claim("s", "me", ttl_ms=1000)
         clock.advance(1000)
+        await journal.claim("s", "you", ttl_ms=1000)
         await leaves_no_trace(journal, "STALE_EPOCH", journal.renew(lease, ttl_ms=1000))
 
     async def test_releasing_gives_the_stream_back(self, journal: Journal):

@@ -87,7 +87,7 @@ class OpenAIResponses(Protocol):
         """More of an item, which is opened with its first piece, once the one before is whole."""
         if delta.index not in self._open:
             yield from self._done(delta.index)
-            item = _opened(delta)
+            item = _opened(delta, self.answer)
             self._open[delta.index] = item
             yield self._event("response.output_item.added", output_index=delta.index, item=item)
         where = {"output_index": delta.index, "item_id": self._open[delta.index]["id"]}
@@ -162,7 +162,7 @@ def _part(item: Body) -> Part | None:
     return None
 
 
-def _opened(delta: ModelDelta) -> Body:
+def _opened(delta: ModelDelta, answer: ModelAnswer | None) -> Body:
     if delta.kind == "text":
         return {
             "id": f"msg_{delta.index}",
@@ -172,7 +172,9 @@ def _opened(delta: ModelDelta) -> Body:
             "content": [],
         }
     if delta.kind == "thinking":
-        return {"id": f"rs_{delta.index}", "type": "reasoning", "summary": []}
+        part = answer.parts[delta.index] if answer is not None else None
+        known = part.id if part is not None and part.kind == "thinking" else None
+        return {"id": known or f"rs_{delta.index}", "type": "reasoning", "summary": []}
     return {
         "id": f"fc_{delta.index}",
         "type": "function_call",
