@@ -40,6 +40,8 @@ PUBLIC = {
     "SideEffect",
     "Span",
     # running things
+    "Agent",
+    "Run",
     "Runtime",
     "open",
     "Shell",

@@ -94,7 +94,9 @@ class _Reading:
             past = self._own.calls[int(said["ordinal"])]
             self._questions[past.effect_id] = past
         elif record.kind == "effect_result" and str(said["effect_id"]) in self._questions:
-            # Only now: one that a process died over is asked again.
+            # Only now: one that a process died over, or that was cut off, is asked again.
+            if said["terminal_status"] == EffectStatus.CANCELLED:
+                return
             past = self._questions[str(said["effect_id"])]
             assert past.intent is not None
             if (past.intent.turn or 0) > self._turn:

@@ -129,7 +129,11 @@ class Tape:
             if is_quiet and not quiet:
                 self.questions.popleft()  # the conversation is not shortened this time
                 continue
-            return self.questions.popleft() if is_quiet == quiet else None
+            if is_quiet != quiet:
+                return None
+            found = self.questions.popleft()
+            if has_answer(found) or not any(map(has_answer, self.questions)):
+                return found  # else it was cut off, and asked again
         return None
 
     @property
@@ -150,7 +154,8 @@ class Tape:
         ]
         if not fits:
             return None
-        found = next((one for one in fits if _is_same(one, crossing)), fits[0])
+        # One that was cut off may have been made again: then that is the one that counts.
+        found = min(fits, key=lambda one: (not _is_same(one, crossing), one.open))
         found.used = not found.open
         return found
 

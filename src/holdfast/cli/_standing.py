@@ -116,16 +116,18 @@ def tell(found: Found, *, as_json: bool, code: str = "", session: str = "") -> i
     return exit_code(found)
 
 
-def runs_table(runs: Sequence[RunView]) -> Table:
-    """One line for each run."""
+def runs_table(runs: Sequence[RunView], *, session: bool = True) -> Table:
+    """One line for each run; without `session`, they are all of one."""
     table = Table(box=None, pad_edge=False)
     table.add_column("run", no_wrap=True, overflow="ignore")
-    for name in ("kind", "session", "started", "status", "used", ""):
+    where = ("session",) if session else ()
+    for name in (*where, "started", "status", "kind", "used", ""):
         table.add_column(name, overflow="fold")
     for one in runs:
         problem = one.error.code if one.error else ""
         moment, status = _output.clock(one.started_at), _styled(one.status)
-        table.add_row(one.id, one.kind, one.session_id, moment, status, spent(one), problem)
+        at = (one.session_id,) if session else ()
+        table.add_row(one.id, *at, moment, status, one.kind, spent(one), problem)
     return table
 
 

@@ -76,7 +76,7 @@ def show(session: Name, as_json: _output.JsonFlag = None) -> None:
         from holdfast.cli._standing import runs_table
 
         out.print()
-        out.print(runs_table(runs))
+        out.print(runs_table(runs, session=False))
 
 
 @app.command()

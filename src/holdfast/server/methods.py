@@ -193,7 +193,9 @@ class Methods:
         return views.page(found, asked.limit)
 
     async def _resume(self, asked: p.ResumeRun, _: Call) -> RunResult | dict[str, Any]:
-        found = await self._hf.runs.resume_any(asked.run_id, wait_ms=asked.wait_ms, setup=asked.setup)
+        found = await self._hf.runs.resume_any(
+            asked.run_id, wait_ms=asked.wait_ms, setup=asked.setup
+        )
         return views.result_of(found)
 
     async def _cancel_run(self, asked: p.CancelRun, _: Call) -> Any:

@@ -67,7 +67,7 @@ def confine(worker: str, jail: Jail) -> Launcher:
     Raises `JAIL_UNAVAILABLE` when the jail is required and can't be built.
     """
     if jail == "off":
-        return unconfined(worker, "switched off")
+        return _mortal(worker, "switched off")
     found = _working(worker)
     if isinstance(found, str):
         if jail == "required":
@@ -76,7 +76,7 @@ def confine(worker: str, jail: Jail) -> Launcher:
                 f"The jail around workers can't be built: {found}.",
                 hint="Install bubblewrap and allow user namespaces, or set the jail to `auto` or `off`.",
             )
-        return unconfined(worker, found)
+        return _mortal(worker, found)
     command, lacks = found
     try:
         return replace(_written(command), reason=lacks)
@@ -86,6 +86,25 @@ def confine(worker: str, jail: Jail) -> Launcher:
             f"The script that starts jailed workers can't be written: {why.strerror}.",
             hint="`TMPDIR` must name a folder that can be written.",
         ) from None
+
+
+def _mortal(worker: str, reason: str) -> Launcher:
+    """The worker without a jail, which at least dies with its host: one that computes for ever would not notice."""
+    plain = unconfined(worker, reason)
+    command = _ending(worker)
+    if command is None:
+        return plain
+    try:
+        return replace(_written(command), jail="none", reason=reason)
+    except OSError:
+        return plain
+
+
+@cache
+def _ending(worker: str) -> tuple[str, ...] | None:
+    setpriv = shutil.which("setpriv")
+    command = (setpriv or "", "--pdeathsig", "KILL", "--", worker)
+    return command if setpriv is not None and _probe(command) is None else None
 
 
 @cache
