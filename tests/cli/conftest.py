@@ -1,5 +1,6 @@
 """The real program in a process of its own, in a home of its own, piped or on a terminal."""
 
+import codecs
 import fcntl
 import json
 import os
@@ -132,6 +133,7 @@ class Terminal:
         os.close(follower)
         self.shown = ""
         self._read = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def expect(self, what: str) -> None:
         """Wait until this is shown, after what was waited for before."""
@@ -164,7 +166,7 @@ class Terminal:
             data = os.read(self._leader, 65536)
         except OSError:  # Linux says so when the other side is closed
             return False
-        self.shown += data.decode(errors="replace").replace("\r\n", "\n")
+        self.shown += self._decoder.decode(data).replace("\r\n", "\n")
         return bool(data)
 
 

@@ -175,7 +175,7 @@ def test_one_that_is_over_gives_its_result_again(used):
 
 def test_people_see_tables(used):
     listed = used("runs", "list", "--no-json").out.splitlines()
-    assert listed[0].split() == ["run", "session", "started", "status", "time"]
+    assert listed[0].split() == ["run", "session", "started", "status", "kind", "used"]
     assert len(listed) == 6
     run = listed[1].split()[0]
     shown = used("runs", "show", run, "--no-json").out

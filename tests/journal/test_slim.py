@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.contracts import Draft, canonical_json
 from holdfast.contracts.canonical import json_string
-from holdfast.journal._slim import slim, whole
+from holdfast.journal._slim import WORTH, slim, whole
 from holdfast.journal._squeeze import squeezed, unsqueezed
 from holdfast.journal.chain import encode
 
@@ -31,10 +31,18 @@ payloads = st.dictionaries(
 names = ids | st.sampled_from([',"pos":1', '"seq":', ',"time":1', ',"privacy":"'])
 
 
-@given(payload=payloads, stream=names, run_id=names, turn_id=st.none() | names, actor=names)
+@given(
+    payload=payloads,
+    more=st.sampled_from(["", "x" * WORTH]),  # squeezed, or not worth it
+    stream=names,
+    run_id=names,
+    turn_id=st.none() | names,
+    actor=names,
+)
 def test_a_slim_body_is_made_whole_again(
-    payload: dict[str, Any], stream: str, run_id: str, turn_id: str | None, actor: str
+    payload: dict[str, Any], more: str, stream: str, run_id: str, turn_id: str | None, actor: str
 ):
+    payload = {**payload, "more": more}
     draft = Draft(kind="a.b", payload=payload, run_id=run_id, turn_id=turn_id, actor=actor)
     entry, name, prev = encode(draft), json_string(stream), "ab" * 32
     body = entry.body(7, prev, 12, name, 1234)
@@ -68,7 +76,8 @@ def test_no_bit_of_it_can_be_changed(data: bytes, draw: st.DataObject):
 @given(st.binary(max_size=60))
 def test_what_is_no_squeezed_data_is_nothing(data: bytes):
     assert unsqueezed(data) is None
-    assert whole(data, 1, "s", 1, "0" * 64) == data
+    for stored in (data, b"\x01" + data, b"\x02" + data.replace(b"\0", b"")):
+        assert whole(stored, 1, "s", 1, "0" * 64) == stored
 
 
 def test_what_was_squeezed_once_can_be_read_for_ever():

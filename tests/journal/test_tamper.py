@@ -60,7 +60,7 @@ def meddler(journal: SqliteJournal) -> Iterator[Meddler]:
 
 async def fill(journal: SqliteJournal) -> None:
     """Three streams, of which the second ends last; every shape of record."""
-    await journal.append("first", [note("ünï“ \n\x00\U0001f600"), note({"a": [1, 2.5, None]})])
+    await journal.append("first", [note("ünï“ \n\x00\U0001f600"), note({"a": [1, 2.5, None] * 50})])
     await journal.append("second", [created(), started("r1", bodies=[Body.of(SMALL)])])
     await journal.append("third", [Draft(kind="a.b", actor="me", turn_id="t", cause=1)])
     await journal.append("first", [note(bodies=[Body.of(LARGE, role="x")])])

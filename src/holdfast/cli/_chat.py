@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,7 @@ from holdfast.cli._inbox import ANSWERS, ASKED, show_approval
 from holdfast.cli._keyboard import Keyboard, Meanwhile
 from holdfast.cli._screen import screen
 from holdfast.cli._setup import setup_for
+from holdfast.cli._stop import Interrupts, Stopped
 from holdfast.cli._work import user
 from holdfast.contracts import new_id
 from holdfast.contracts.view import Usage
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.cli._screen import Screen
     from holdfast.contracts.agent import AgentResult
     from holdfast.runtime import Runtime
+    from holdfast.shell.drive import CancelMode
 
 T = TypeVar("T")
 
@@ -260,53 +263,52 @@ class Chat:
 
     def _run(self, run_id: str, work: Callable[[str], Awaitable[AgentResult]]) -> AgentResult:
         """A run, told while it goes on; what is typed meanwhile reaches it, and Ctrl-C stops it."""
-        self._stops = 0
         shown = None if self._as_json else screen()
         with ExitStack() as stack:
-            teller = None
+            interrupts = stack.enter_context(Interrupts())
+            teller, keys = None, None
             if shown is not None:
                 stack.enter_context(shown)
                 teller = Teller(shown)
-            keys = None
-            if self._typed and shown is not None:
-                keys = stack.enter_context(Meanwhile(quiet=shown.moves))
+                if self._typed:
+                    keys = stack.enter_context(Meanwhile(quiet=shown.moves))
             running = self._portal.start_task_soon(
                 lambda: told(self._hf, run_id, lambda: work(run_id), teller)
             )
-            while True:
-                try:
-                    result = self._watched(running, keys, shown)
-                    break
-                except KeyboardInterrupt:
+            self._stops = 0
+            while not running.done():
+                if interrupts.count > self._stops:
                     self._stops += 1
-                    self._stop(run_id, running, teller, now=self._stops > 1)
-            self._begun = keys.line if keys is not None else ""
-            return result
-
-    def _watched(
-        self, running: Future[AgentResult], keys: Meanwhile | None, shown: Screen | None
-    ) -> AgentResult:
-        while keys is not None and shown is not None and not running.done():
-            for line in map(str.strip, keys.wait(_POLL)):
-                when = "at its next step"
-                if line.startswith("/"):
-                    self._later.append(line)
-                    when = "when it is done"
+                    self._stop(run_id, running, teller)
+                if keys is None or shown is None:
+                    wait([running], timeout=_POLL)
                 else:
-                    self._portal.call(self._hf.agents.say, self._session, line)
-                shown.block(f"  › {_output.visible(line)}  ({when})", "dim")
-            shown.typed(keys.line)
-        return running.result()
+                    self._hear(keys, shown)
+            self._begun = keys.line if keys is not None else ""
+        try:
+            return running.result()
+        except CancelledError:
+            raise Stopped(signal.SIGINT).error from None
 
-    def _stop(
-        self, run_id: str, running: Future[AgentResult], teller: Teller | None, *, now: bool
-    ) -> None:
+    def _hear(self, keys: Meanwhile, shown: Screen) -> None:
+        for line in map(str.strip, keys.wait(_POLL)):
+            when = "at its next step"
+            if line.startswith("/"):
+                self._later.append(line)
+                when = "when it is done"
+            else:
+                self._portal.call(self._hf.agents.say, self._session, line)
+            shown.block(f"  › {_output.visible(line)}  ({when})", "dim")
+        shown.typed(keys.line)
+
+    def _stop(self, run_id: str, running: Future[AgentResult], teller: Teller | None) -> None:
+        """Stop a run: after the step it is at; asked for again, at once."""
+        now = self._stops > 1
         mode = "now" if now else "after_effect"
-        with suppress(HoldfastError):
-            if not self._portal.call(self._cancel, mode, run_id):
-                running.cancel()  # it waits for its session: nothing has begun
-        if teller is not None and not now:
+        if not self._portal.call(self._cancel, mode, run_id):
+            running.cancel()  # it waits for its session: nothing has begun
+        elif teller is not None and not now:
             teller.note(STOPPING)
 
-    async def _cancel(self, mode: Any, run_id: str) -> bool:
+    async def _cancel(self, mode: CancelMode, run_id: str) -> bool:
         return self._hf.shell.cancel(self._session, mode=mode, run_id=run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -28,6 +28,25 @@ class Stopped(Exception):
             f"The run was cancelled ({self}).",
             hint="The session is as it was before; run the code again if it is still wanted.",
         )
+
+
+class Interrupts:
+    """Counts Ctrl-C while it is open; none of them breaks off what is being done about the one before."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How often so far."""
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupts:
+        self._before = signal.signal(signal.SIGINT, self._counted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _counted(self, *_: object) -> None:
+        self.count += 1
 
 
 async def until_stopped(work: Callable[[], Awaitable[T]]) -> T:
