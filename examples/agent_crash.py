@@ -61,10 +61,11 @@ async def main() -> None:
     dead = await run_process([sys.executable, HERE, "begin", "die"], check=False)
     print("the first process was killed:", dead.returncode == -signal.SIGKILL)
     print((await run_process([sys.executable, HERE, "finish"])).stdout.decode().strip())
-    parcels = LEDGER.read_text().split()
-    # The second was under way when the machine died: it is shipped again under the same key.
-    print("one and three once each:", parcels.count("1") == parcels.count("3") == 1)
 
 
 STEPS = {"begin": begin, "finish": finish}
 anyio.run(STEPS[sys.argv[1]] if len(sys.argv) > 1 else main)
+if len(sys.argv) == 1:
+    # The second was under way when the machine died: it is shipped again under the same key.
+    parcels = LEDGER.read_text().split()
+    print("one and three once each:", parcels.count("1") == parcels.count("3") == 1)

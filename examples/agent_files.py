@@ -23,24 +23,26 @@ model = ScriptedModel(
 )
 
 
+DATA = Path("data")
+DATA.mkdir(exist_ok=True)
+BILLS = DATA / "bills.csv"
+BILLS.unlink(missing_ok=True)
+(DATA / "hours.csv").write_text("name,hours\nann,12\nbob,4\neve,31\n")
+
+
 async def main() -> None:
     """Ask, approve, read."""
-    folder = Path("data")
-    folder.mkdir(exist_ok=True)
-    (folder / "bills.csv").unlink(missing_ok=True)
-    (folder / "hours.csv").write_text("name,hours\nann,12\nbob,4\neve,31\n")
-
-    agent = Agent(model, instructions="You write bills.", mounts={"/workspace": f"{folder}:rw"})
+    agent = Agent(model, instructions="You write bills.", mounts={"/workspace": f"{DATA}:rw"})
     async with holdfast.open("memory:", {}) as hf:
         run = await agent.run("Bill everyone who worked more than ten hours.", runtime=hf)
-        print(run.status, (folder / "bills.csv").exists())
+        print(run.status)
         while run.approvals:
             asked = await hf.approvals.show(run.approvals[0])
             print(f"may it {asked.tool}? {asked.arguments}")
             await hf.approvals.decide(asked.id, "approved", actor="max")
             run = await run.resume()
         print(run.status, run.output)
-        print((folder / "bills.csv").read_text(), end="")
 
 
 anyio.run(main)
+print(BILLS.read_text(), end="")

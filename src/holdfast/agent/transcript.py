@@ -123,7 +123,9 @@ class Transcript:
             seen = "".join(part.text for part in partial.parts if part.kind == "text")
             if seen:  # what a person saw stays; calls that nobody made do not
                 said = ModelAnswer(parts=tuple(p for p in partial.parts if p.kind == "text"))
-                self._add(sure(AssistantMessage, parts=said.parts), f"p{seen}".encode(), _size(seen))
+                self._add(
+                    sure(AssistantMessage, parts=said.parts), f"p{seen}".encode(), _size(seen)
+                )
                 self.answers += 1
                 self.last_text = seen
 
