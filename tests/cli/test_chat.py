@@ -157,6 +157,8 @@ def test_ctrl_c_twice_stops_at_once(shipping, world):
     shipping.type("\x03")
     shipping.expect("CANCELLED")
     shipping.expect(YOU)
+    shipping.type("never mind")
+    shipping.expect("never mind")
     shipping.type("\x03")  # at the prompt it only drops the line
     shipping.expect(YOU)
     world.stall.unlink()

@@ -109,6 +109,10 @@ def _watch_method(owner: Any, name: str, called: str) -> None:
 class WatchedJournal(SqliteJournal):
     """Every operation on the journal is a place: before it is handed to the store, and once it is acknowledged."""
 
+    def append_now(self, *args: Any, **kwargs: Any) -> Any:
+        """Never: whether it could depends on the disk, and the places must be the same each time."""
+        return None
+
     async def append(self, stream: str, records: Sequence[Draft], **rest: Any) -> Any:
         """Two places."""
         name = f"append {_kinds(records)}"

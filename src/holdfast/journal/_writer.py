@@ -162,7 +162,24 @@ class Writer(Generic[T]):
                 self._rouse()  # others may have joined us, and relied on us to commit
             raise
 
-    def _commit_alone(self, request: Awaited[T]) -> bool:
+    def may_commit_alone(self) -> bool:
+        """Whether whoever asks next would try to commit by itself, past the queue."""
+        looks = self._company > 0 or (self._turns + 1) % LOOK_EVERY == 0
+        return not (self._leading or self._pace >= FAST_COMMIT or looks)
+
+    def submit_now(self, work: Callable[[T], R], *, durable: bool) -> R | None:
+        """Run `work` alone, here and now; `None`, and nothing done, if that can't be had without waiting."""
+        if self._closing:
+            raise closed()
+        self._turns += 1
+        request = Request(cast("Work[T]", work), durable)
+        if not self._commit_alone(request):
+            return None
+        if request.failure is not None:
+            raise request.failure
+        return cast(R, request.outcome)
+
+    def _commit_alone(self, request: Request[T]) -> bool:
         """Commit a request that nobody waits with, past the queue; False, and nothing done, if that can't be had."""
         if not self._lock.acquire(blocking=False):
             return False

@@ -129,6 +129,21 @@ class Journal(ABC):
         this process, and of the machine from the next durable append (or sync) on.
         """
 
+    def append_now(
+        self,
+        stream: str,
+        records: Sequence[Draft],
+        *,
+        expected_pos: int | None = None,
+        epoch: int | None = None,
+        durable: bool = True,
+    ) -> Appended | None:
+        """`append`, here and now; `None`, and nothing done, where that would mean waiting.
+
+        For whoever appends all the time and can't be interrupted there: a task that never waits need not be shielded.
+        """
+        return None
+
     @abstractmethod
     def post(
         self,

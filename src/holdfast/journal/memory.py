@@ -91,6 +91,17 @@ class MemoryJournal(Journal):
         epoch: int | None = None,
         durable: bool = True,
     ) -> Appended:
+        return self.append_now(stream, records, expected_pos=expected_pos, epoch=epoch)
+
+    def append_now(
+        self,
+        stream: str,
+        records: Sequence[Draft],
+        *,
+        expected_pos: int | None = None,
+        epoch: int | None = None,
+        durable: bool = True,
+    ) -> Appended:
         request = Append(check_id(stream), check_batch(records), expected_pos, epoch)
         return self._write(lambda stage: stage.append(request))
 

@@ -122,6 +122,11 @@ class Pen:
         self.pos = at + len(drafts)
         found: Appended | None = None
         try:
+            found = self._journal.append_now(
+                self.stream, drafts, expected_pos=at, epoch=lease.epoch, durable=durable
+            )
+            if found is not None:
+                return self._told(found)
             # Whoever is cancelled meanwhile hears of it afterwards: else nobody knew where the stream stands.
             with anyio.CancelScope(shield=True):
                 found = await self._journal.append(
@@ -131,6 +136,9 @@ class Pen:
             self.fail(failure)
             raise
         assert found is not None
+        return self._told(found)
+
+    def _told(self, found: Appended) -> Appended:
         if self.heard is not None:
             self.heard()
         return found

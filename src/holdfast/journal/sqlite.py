@@ -102,6 +102,20 @@ class SqliteJournal(Journal):
         work = Append(check_id(stream), check_batch(records), expected_pos, epoch)
         return await self._write(work, durable=durable)
 
+    def append_now(
+        self,
+        stream: str,
+        records: Sequence[Draft],
+        *,
+        expected_pos: int | None = None,
+        epoch: int | None = None,
+        durable: bool = True,
+    ) -> Appended | None:
+        if not self._writer.may_commit_alone():
+            return None
+        work = Append(check_id(stream), check_batch(records), expected_pos, epoch)
+        return self._writer.submit_now(work, durable=durable)
+
     def post(
         self,
         stream: str,

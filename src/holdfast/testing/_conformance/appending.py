@@ -44,6 +44,28 @@ class Appending(Conformance):
         head = await journal.head("s")
         assert (head.pos, head.seq, head.hash) == (3, 4, last.hash)
 
+    async def test_append_now_does_the_same_or_nothing(self, journal: Journal, clock: FakeClock):
+        for n in range(20):
+            at = (await journal.head("s")).pos
+            found = journal.append_now("s", [note(n), note(-n)], expected_pos=at)
+            if found is None:
+                assert (await journal.head("s")).pos == at
+                found = await journal.append("s", [note(n), note(-n)], expected_pos=at)
+            assert found[:3] == ("s", 2 * n + 1, 2 * n + 2)
+        stored = [record.payload for record in await records_of(journal, "s")]
+        assert stored == [note(m).payload for n in range(20) for m in (n, -n)]
+
+    async def test_append_now_refuses_what_append_refuses(self, journal: Journal):
+        lease = await journal.claim("s", "me", ttl_ms=1000)
+
+        async def at_once(**rest: int) -> object:
+            found = journal.append_now("s", [note()], **rest)
+            return found or await journal.append("s", [note()], **rest)
+
+        await leaves_no_trace(journal, "STALE_EPOCH", at_once())
+        await leaves_no_trace(journal, "STALE_EPOCH", at_once(epoch=lease.epoch + 1))
+        await leaves_no_trace(journal, "STALE_POSITION", at_once(epoch=lease.epoch, expected_pos=7))
+
     async def test_a_record_comes_back_as_it_went_in(self, journal: Journal, clock: FakeClock):
         payload: dict[str, JsonValue] = {
             "text": "“ü”\n\x00\U0001f600",
