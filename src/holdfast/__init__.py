@@ -68,7 +68,8 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
     from holdfast.gate.executor import Context, Finding
     from holdfast.gate.hooks import hook
-    from holdfast.runtime import Agent, Run, Runtime, open
+    from holdfast.runtime import Runtime, open
+    from holdfast.runtime.agent import Agent, Run
     from holdfast.shell import Shell
 
 __all__ = [
@@ -169,8 +170,8 @@ _EXPORTS: dict[str, str] = {
     "Context": "holdfast.gate.executor",
     "Finding": "holdfast.gate.executor",
     "hook": "holdfast.gate.hooks",
-    "Agent": "holdfast.runtime",
-    "Run": "holdfast.runtime",
+    "Agent": "holdfast.runtime.agent",
+    "Run": "holdfast.runtime.agent",
     "Runtime": "holdfast.runtime",
     "open": "holdfast.runtime",
     "Shell": "holdfast.shell",

@@ -1,7 +1,6 @@
 """Putting it together: everything in this process, on one journal."""
 
-from holdfast.runtime.agent import Agent, Run
 from holdfast.runtime.embedded import Runtime, open
 from holdfast.runtime.settings import Settings
 
-__all__ = ["Agent", "Run", "Runtime", "Settings", "open"]
+__all__ = ["Runtime", "Settings", "open"]

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.agent.agents import Agents
 from holdfast.capabilities.declare import Declared
 from holdfast.contracts import new_id
+from holdfast.contracts.agent import AgentResult
 from holdfast.gate.approvals import Approvals
 from holdfast.gate.dispatch import Callback
 from holdfast.gate.guards import HOOKS
@@ -23,6 +23,9 @@ from holdfast.shell import Shell
 from holdfast.shell.runs import Runs
 from holdfast.shell.services import Services
 from holdfast.shell.sessions import Sessions
+
+if TYPE_CHECKING:
+    from holdfast.agent.agents import Agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,42 @@ class Runtime:
     """Their runs."""
     approvals: Approvals
     """What waits for a person."""
-    agents: Agents
-    """Runs of agents."""
     policy: Policy
     """The operator's rules."""
     settings: Settings
     """What is in force."""
+    _thinking: Thinking
+
+    @property
+    def agents(self) -> Agents:
+        """Runs of agents."""
+        return self._thinking.agents
+
+
+class Thinking:
+    """The agents of a runtime, made on first use: who only runs code need not wait for their import."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._agents: Agents | None = None
+
+    @property
+    def agents(self) -> Agents:
+        """Runs of agents."""
+        if self._agents is None:
+            from holdfast.agent.agents import Agents
+
+            self._agents = Agents(self._shell, model=wiring.find_model)
+        return self._agents
+
+    async def resume(self, run_id: str, *, setup: Any = None, wait_ms: int = 30_000) -> AgentResult:
+        """Go on with a run of an agent."""
+        return await self.agents.resume(run_id, setup=setup, wait_ms=wait_ms)
+
+    async def close(self) -> None:
+        """End the connections to models."""
+        if self._agents is not None:
+            await self._agents.close()
 
 
 @asynccontextmanager
@@ -99,15 +132,15 @@ async def open(
             owner=new_id("shell"),
         )
         shell = await rest.enter_async_context(Shell.open(services))
-        agents = Agents(shell, model=wiring.find_model)
-        rest.push_async_callback(agents.close)
+        thinking = Thinking(shell)
+        rest.push_async_callback(thinking.close)
         yield Runtime(
             journal=journal,
             shell=shell,
             sessions=Sessions(journal),
-            runs=Runs(journal, shell, agents),
+            runs=Runs(journal, shell, thinking),
             approvals=approvals,
-            agents=agents,
             policy=policy,
             settings=settings,
+            _thinking=thinking,
         )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from holdfast.capabilities.builtin import builtins_of
@@ -28,10 +28,12 @@ from holdfast.gate.limits import Limiter
 from holdfast.gate.policy import Policy
 from holdfast.gate.redact import RedactingFilter, Redactor
 from holdfast.journal import Journal, MemoryJournal
-from holdfast.models.base import Model
 from holdfast.runtime.settings import Settings
 from holdfast.shell.box import Boxes
 from holdfast.shell.services import Tools
+
+if TYPE_CHECKING:
+    from holdfast.models.base import Model
 
 KEY_BYTES = 32
 MIN_SECRET = 6
