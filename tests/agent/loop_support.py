@@ -14,6 +14,7 @@ from holdfast.contracts import Record
 from holdfast.contracts.message import ToolMessage, check_messages
 from holdfast.contracts.model import ModelRequest, ModelUsage
 from holdfast.models.catalog import model
+from holdfast.runtime.embedded import Thinking
 from holdfast.testing import ScriptedModel
 
 ASKS_NOT = {"policy": {"rules": [{"id": "all", "then": "allow"}]}}
@@ -38,7 +39,10 @@ async def opened(
     """A runtime that does not wait before it asks a model again."""
     async with holdfast.open(url, ASKS_NOT if config is None else config, **more) as hf:
         naps = Naps()
-        yield replace(hf, agents=Agents(hf.shell, model=model, sleep=naps)), naps
+        yield (
+            replace(hf, _thinking=Thinking(hf.shell, Agents(hf.shell, model=model, sleep=naps))),
+            naps,
+        )
 
 
 def scripted(*lines: Any, **more: Any) -> ScriptedModel:

@@ -14,6 +14,7 @@ from holdfast import Agent, capability
 from holdfast.agent.agents import Agents
 from holdfast.models.catalog import model
 from holdfast.runtime.agent import Run
+from holdfast.runtime.embedded import Thinking
 from holdfast.testing import ProviderServer
 from holdfast.testing.providers import Received
 
@@ -46,7 +47,7 @@ async def opened(
         naps = Naps()
         agents = Agents(hf.shell, model=model, sleep=naps)
         try:
-            yield replace(hf, agents=agents), naps
+            yield replace(hf, _thinking=Thinking(hf.shell, agents)), naps
         finally:
             await agents.close()
 

@@ -6,6 +6,7 @@ import pytest
 from tests.agent.loop_support import consistent, opened, questions, said, scripted, tools
 
 from holdfast import Agent
+from holdfast.runtime.embedded import Thinking
 from holdfast.testing import after, call, cut, fail, say
 
 OVERLOADED, LIMITED = "MODEL_OVERLOADED", "MODEL_RATE_LIMITED"
@@ -134,7 +135,7 @@ async def test_attempts_before_a_crash_count(tmp_path: Any) -> None:
     lines = [*[fail(OVERLOADED)] * 3, say("ok")]
     agent = tools(scripted(*lines), retry={"max_retries": 2})
     async with opened(url) as (hf, _):
-        dying = replace(hf, agents=Agents(hf.shell, model=find, sleep=dies))
+        dying = replace(hf, _thinking=Thinking(hf.shell, Agents(hf.shell, model=find, sleep=dies)))
         with pytest.raises(Dead):
             await agent.run("go", session="s", runtime=dying)
         (row,) = await hf.journal.rows("runs")

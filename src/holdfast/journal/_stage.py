@@ -139,6 +139,16 @@ class Stage:
         self.heads[lease.stream] = head._replace(until=until)
         return lease._replace(until=until, pos=head.pos)
 
+    def renew_all(self, leases: Sequence[Lease], ttl_ms: int) -> list[Lease | None]:
+        """Stage a later end of each; `None` for one that was lost."""
+        found: list[Lease | None] = []
+        for lease in leases:
+            try:
+                found.append(self.renew(lease, ttl_ms))
+            except StaleEpoch:
+                found.append(None)
+        return found
+
     def release(self, lease: Lease) -> None:
         """Stage the end of the lease, unless somebody else has the stream by now."""
         head = self.head(lease.stream)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from holdfast.contracts import ContentRef, Draft, Gap, Json, Privacy, Record
 from holdfast.contracts.payload import TERMINAL
-from holdfast.errors import HoldfastError, JournalError
+from holdfast.errors import HoldfastError, JournalError, StaleEpoch
 from holdfast.journal.chain import Bad, ChainCheck, Report, Stored, decode
 
 PAGE = 500
@@ -174,6 +174,16 @@ class Journal(ABC):
     @abstractmethod
     async def renew(self, lease: Lease, *, ttl_ms: int) -> Lease:
         """Make the lease last `ttl_ms` from now; raises `StaleEpoch` when somebody else took the stream."""
+
+    async def renew_all(self, leases: Sequence[Lease], *, ttl_ms: int) -> list[Lease | None]:
+        """Make many leases last; `None` for each whose stream somebody else took."""
+        found: list[Lease | None] = []
+        for lease in leases:
+            try:
+                found.append(await self.renew(lease, ttl_ms=ttl_ms))
+            except StaleEpoch:
+                found.append(None)
+        return found
 
     @abstractmethod
     async def release(self, lease: Lease) -> None:

@@ -142,6 +142,10 @@ class MemoryJournal(Journal):
         check_ttl(ttl_ms)
         return self._write(lambda stage: stage.renew(lease, ttl_ms))
 
+    async def renew_all(self, leases: Sequence[Lease], *, ttl_ms: int) -> list[Lease | None]:
+        check_ttl(ttl_ms)
+        return self._write(lambda stage: stage.renew_all(leases, ttl_ms))
+
     async def release(self, lease: Lease) -> None:
         self._write(lambda stage: stage.release(lease))
 

@@ -143,6 +143,10 @@ class SqliteJournal(Journal):
         check_ttl(ttl_ms)
         return await self._write(lambda stage: stage.renew(lease, ttl_ms), durable=False)
 
+    async def renew_all(self, leases: Sequence[Lease], *, ttl_ms: int) -> list[Lease | None]:
+        check_ttl(ttl_ms)
+        return await self._write(lambda stage: stage.renew_all(leases, ttl_ms), durable=False)
+
     async def release(self, lease: Lease) -> None:
         await self._write(lambda stage: stage.release(lease), durable=False)
 

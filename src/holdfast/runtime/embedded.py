@@ -57,9 +57,9 @@ class Runtime:
 class Thinking:
     """The agents of a runtime, made on first use: who only runs code need not wait for their import."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Shell, agents: Agents | None = None) -> None:
         self._shell = shell
-        self._agents: Agents | None = None
+        self._agents = agents
 
     @property
     def agents(self) -> Agents:

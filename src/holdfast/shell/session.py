@@ -380,15 +380,13 @@ class Session:
     def due(self, *, idle_after: float) -> bool:
         """Whether there is anything to keep."""
         if self.busy:
-            return self.pen.ages or self.holder is None
+            return self.holder is None
         idle = monotonic() - self.used
         return bool(self._unread) or idle > COLD or (self.pen.held and idle > idle_after)
 
     async def keep(self, *, idle_after: float) -> None:
-        """Called now and then: renew the lease while a run is under way, give it back when idle."""
+        """Called now and then: hear of a wish to cancel while a run is under way, give the lease back when idle."""
         if self.busy:
-            if self.pen.ages:
-                await self.pen.renew()
             if self.holder is None:
                 await self.runner.look_for_cancel()
         elif self._unread and not self._turn.locked():

@@ -32,6 +32,7 @@ from holdfast.contracts.payload import CodeValidated
 from holdfast.errors import CallerError, Conflict, HoldfastError
 from holdfast.gate.redact import Redactor
 from holdfast.journal import sweep
+from holdfast.journal.pen import renew_all
 from holdfast.shell.box import Boxes
 from holdfast.shell.diff import Difference, difference
 from holdfast.shell.drive import CancelMode
@@ -476,13 +477,21 @@ class Shell:
             await anyio.sleep(KEEP_EVERY)
             await self._expire_now_and_then()
             await self._listen()
+            await self._renew()
             due = [one for one in self._sessions.values() if one.due(idle_after=IDLE_AFTER)]
             if not due:
                 continue
-            # Together, so that they are written together: one after the other, a thousand leases would run out.
             async with anyio.create_task_group() as keeping:
                 for session in due:
                     keeping.start_soon(self._keep_one, session)
+
+    async def _renew(self) -> None:
+        """Make the leases of what is under way here last."""
+        aging = [one.pen for one in self._sessions.values() if one.busy and one.pen.ages]
+        try:
+            await renew_all(self._journal, aging)
+        except HoldfastError:
+            pass  # the journal is in trouble; whoever runs next is told
 
     async def _keep_one(self, session: Session) -> None:
         try:

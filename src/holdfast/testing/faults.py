@@ -89,6 +89,9 @@ class FaultyJournal(Journal):
     async def renew(self, lease: Lease, *, ttl_ms: int) -> Lease:
         return await self.inner.renew(lease, ttl_ms=ttl_ms)
 
+    async def renew_all(self, leases: Sequence[Lease], *, ttl_ms: int) -> list[Lease | None]:
+        return await self.inner.renew_all(leases, ttl_ms=ttl_ms)
+
     async def release(self, lease: Lease) -> None:
         await self.inner.release(lease)
 

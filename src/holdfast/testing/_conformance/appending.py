@@ -58,13 +58,13 @@ class Appending(Conformance):
     async def test_append_now_refuses_what_append_refuses(self, journal: Journal):
         lease = await journal.claim("s", "me", ttl_ms=1000)
 
-        async def at_once(**rest: int) -> object:
-            found = journal.append_now("s", [note()], **rest)
-            return found or await journal.append("s", [note()], **rest)
+        async def at_once(epoch: int | None, pos: int | None = None) -> object:
+            found = journal.append_now("s", [note()], epoch=epoch, expected_pos=pos)
+            return found or await journal.append("s", [note()], epoch=epoch, expected_pos=pos)
 
-        await leaves_no_trace(journal, "STALE_EPOCH", at_once())
-        await leaves_no_trace(journal, "STALE_EPOCH", at_once(epoch=lease.epoch + 1))
-        await leaves_no_trace(journal, "STALE_POSITION", at_once(epoch=lease.epoch, expected_pos=7))
+        await leaves_no_trace(journal, "STALE_EPOCH", at_once(None))
+        await leaves_no_trace(journal, "STALE_EPOCH", at_once(lease.epoch + 1))
+        await leaves_no_trace(journal, "STALE_POSITION", at_once(lease.epoch, 7))
 
     async def test_a_record_comes_back_as_it_went_in(self, journal: Journal, clock: FakeClock):
         payload: dict[str, JsonValue] = {

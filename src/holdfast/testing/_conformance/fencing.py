@@ -118,6 +118,18 @@ class Fencing(Conformance):
         clock.advance(999)
         await journal.append("s", [note()], epoch=lease.epoch)
 
+    async def test_many_are_renewed_at_once_but_for_those_that_were_lost(
+        self, journal: Journal, clock: FakeClock
+    ):
+        leases = [await journal.claim(f"s{n}", "me", ttl_ms=1000) for n in range(3)]
+        clock.advance(1000)
+        await journal.claim("s1", "you", ttl_ms=1000)
+        found = await journal.renew_all(leases, ttl_ms=5000)
+        assert [one and one.until for one in found] == [clock.now + 5000, None, clock.now + 5000]
+        assert (await journal.head("s2")).until == clock.now + 5000
+        assert (await journal.head("s1")).owner == "you"
+        assert await journal.renew_all([], ttl_ms=1000) == []
+
     async def test_renewing_after_somebody_took_over_is_refused(
         self, journal: Journal, clock: FakeClock
     ):
