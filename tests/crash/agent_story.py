@@ -32,7 +32,8 @@ from holdfast.journal.sqlite import SqliteJournal
 from holdfast.machines.texts import EXTRACTION_PROMPT
 from holdfast.models.script import Step, call, fail, garble, say, together, write_code
 from holdfast.models.scripted import Scripted
-from holdfast.runtime import Run, Runtime
+from holdfast.runtime import Runtime
+from holdfast.runtime.agent import Run
 
 SESSION = "story"
 PROMPT = "Order what we need, and tell Ann."

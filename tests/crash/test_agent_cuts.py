@@ -14,7 +14,8 @@ from holdfast.contracts._base import dumped
 from holdfast.journal import Journal, MemoryJournal
 from holdfast.models.script import Line, call, say, together, write_code
 from holdfast.models.scripted import Scripted
-from holdfast.runtime import Run, Runtime
+from holdfast.runtime import Runtime
+from holdfast.runtime.agent import Run
 
 SESSION = "cut"
 CONFIG: dict[str, Any] = {
