@@ -205,8 +205,10 @@ async def test_every_worker_at_once(number: signal.Signals):
         for n in range(4):
             assert code_of(await house.run(f"x = {n}", f"s{n}")) == "ok"
         hit_all(number)
-        for n in range(4):
-            await house.run("x", f"s{n}")  # it may find its worker dead
+        for n in (*range(4), *range(4)):
+            await house.run(
+                "x", f"s{n}"
+            )  # it may find its worker dead, and then get a spare one that was hit, too
         for n in range(4):
             found = await house.run("x", f"s{n}", limits=LONG)
             assert (found.result, found.error) == (n, None)
@@ -222,7 +224,10 @@ async def test_killed_over_and_over(outer: bool):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             await until(lambda: not processes())
-            await house.run("x", f"s{n}")
+            for _ in range(
+                2
+            ):  # it may find its worker dead, and then get a spare one that was hit, too
+                await house.run("x", f"s{n}")
             assert (await house.run("x", f"s{n}", limits=LONG)).result == 1
         await house.run("x")
         await house.goes_on()

@@ -541,6 +541,9 @@ await hf.shell.run("x = 2\\nawait send('a', after='never')", session="s")
 class SlowJournal(MemoryJournal):
     """Takes its time to append."""
 
+    def append_now(self, *args: Any, **kwargs: Any) -> Any:
+        return None
+
     async def append(self, *args: Any, **kwargs: Any) -> Any:
         await anyio.sleep(0.05)
         return await super().append(*args, **kwargs)

@@ -25,6 +25,9 @@ GRACE_MS = 1_000
 
 MAX_ANSWER_BYTES = 32 << 20
 
+UNUSED = ModelUsage()
+"""What a question used that was not answered."""
+
 _WORKED = frozenset(("MODEL_STREAM_CUT", "MODEL_TIMEOUT"))
 """Failures of a provider that had begun with its answer, for all anybody knows."""
 
@@ -78,7 +81,7 @@ class Question:
         """Why it did not."""
         self.broke_off: ModelAnswer | None = None
         """What came before it failed."""
-        self.usage = ModelUsage()
+        self.usage = UNUSED
         """What it used, however it ended."""
         self.lowered = False
         """Whether a budget made the answer shorter than it might have been."""
@@ -104,7 +107,7 @@ class Question:
     async def execute(self, arguments: Mapping[str, Json], context: Context) -> Json:
         """Ask."""
         context.cost_micros = 0  # until it is known to have cost something
-        context.usage = ModelUsage()
+        context.usage = UNUSED
         try:
             answer = _in_order(await self._ask())
         except ModelFailure as why:
@@ -181,7 +184,7 @@ class Question:
 
         A provider is paid for what it read and wrote, whether or not it could say so.
         """
-        told = ModelUsage() if partial is None else partial.usage
+        told = UNUSED if partial is None else partial.usage
         seen = 0 if partial is None else message_tokens(partial.message)
         if told.input_tokens and told.output_tokens >= seen:
             return priced(self._prices, self._model, told)

@@ -91,7 +91,8 @@ class MemoryJournal(Journal):
         epoch: int | None = None,
         durable: bool = True,
     ) -> Appended:
-        return self.append_now(stream, records, expected_pos=expected_pos, epoch=epoch)
+        request = Append(check_id(stream), check_batch(records), expected_pos, epoch)
+        return self._write(lambda stage: stage.append(request))
 
     def append_now(
         self,

@@ -74,6 +74,9 @@ class SqliteReader(SqliteJournal):
         except JournalError:
             return 0, 0
 
+    def append_now(self, *_: object, **__: object) -> None:
+        raise self._refusal()
+
     def post(self, *_: object, **__: object) -> None:
         raise self._refusal()
 

@@ -87,9 +87,8 @@ class Runner:
         """Run code from its start; `parent` is the agent's run that wrote it, to answer call `call_id`."""
         session = self._session
         limits = session.limits_of(request)
-        if request.inputs:  # as a replay gets them: code may look at the order of keys
-            inputs = json.loads(canonical_json(request.inputs))
-            request = request.model_copy(update={"inputs": inputs})
+        if request.inputs:
+            request = request.model_copy(update={"inputs": _as_recorded(request.inputs)})
         try:
             plan = await approved_plan(session.services.journal, request)
             box = await session.ready(limits)
@@ -527,6 +526,14 @@ class Runner:
             session.limits = session.limits or story.session_limits
         except HoldfastError as failure:
             session.pen.fail(failure)
+
+
+def _as_recorded(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs as a replay gets them: code may look at the order of keys."""
+    try:
+        return json.loads(canonical_json(inputs))
+    except CallerError:
+        return inputs  # too much for JSON: the box says so, and why
 
 
 async def _at(stop: Stop) -> Stop:
