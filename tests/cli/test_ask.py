@@ -161,7 +161,9 @@ def test_a_run_is_shown_step_by_step(holdfast, script, world, tools):
     assert (told["kind"], told["result"]["output"]) == ("agent", "Ada is paid.")
     made = [one["name"].partition(":")[0] for one in told["effects"]]
     assert made == ["model", "count", "approval", "pay", "model"]
-    records = holdfast("journal", "show", "--session-id", "s", "--no-json").out
+    # Wide, because the model's name holds the script's path: where it wraps is up to where the checkout lies.
+    wide = {"COLUMNS": "400"}
+    records = holdfast("journal", "show", "--session-id", "s", "--no-json", **wide).out
     for told in ("provider_request · model:scripted", "turn 2", "by the agent · code", "tokens"):
         assert told in records, told
     assert "agent" in holdfast("session", "show", "s", "--no-json").out
