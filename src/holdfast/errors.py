@@ -107,6 +107,8 @@ CODES: dict[str, ErrorCode] = _table(
     ErrorCode("REQUEST_TOO_LARGE", "model", "runtime_error", "a call's arguments are too long"),
     ErrorCode("RESPONSE_TOO_LARGE", "model", "runtime_error", "a call's result is too long"),
     ErrorCode("RATE_LIMITED", "model", "runtime_error", "a capability is called too often"),
+    ErrorCode("SURFACE_UNAVAILABLE", "model", "runtime_error", "a tool's server is not there now"),
+    ErrorCode("SURFACE_DRAINING", "model", "runtime_error", "a tool's server is being removed"),
     ErrorCode("MAX_TURNS", "person", "resource_exhausted", "an agent asked its model too often"),
     ErrorCode("BUDGET_EXCEEDED", "person", "resource_exhausted", "the session's budget is used"),
     ErrorCode("TIMEOUT_CPU", "model", "timeout", "computed longer than `cpu_ms`"),
@@ -120,11 +122,15 @@ CODES: dict[str, ErrorCode] = _table(
     # -- a person -------------------------------------------------------------------------------------
     ErrorCode("WAITING_FOR_APPROVAL", "person", "waiting_for_approval", "parked at a call", 3),
     ErrorCode("INTERRUPTED", "person", "interrupted", "stopped at a resumable point", 4),
+    ErrorCode("SIGN_IN_REQUIRED", "person", "permission_denied", "a credential needs a sign-in"),
     ErrorCode("CANCELLED", "person", "cancelled", "cancelled by user or host"),
     # -- the operator ---------------------------------------------------------------------------------
     ErrorCode("IO_ERROR", "operator", "runtime_error", "the host could not read or write"),
     ErrorCode("JAIL_UNAVAILABLE", "operator", None, "the jail was demanded and can't be built"),
     ErrorCode("ENGINE_UNAVAILABLE", "operator", "runtime_error", "the code engine can't start"),
+    ErrorCode("SURFACE_FAILED", "operator", "runtime_error", "a tool surface can't be connected"),
+    ErrorCode("VAULT_UNAVAILABLE", "operator", "runtime_error", "the vault's key or file fails"),
+    ErrorCode("AUTH_FAILED", "operator", "runtime_error", "an authorization server refuses"),
     ErrorCode("HOOK_FAILED", "operator", "interrupted", "a hook failed that may not fail"),
     ErrorCode("MODEL_RATE_LIMITED", "operator", "runtime_error", "the provider wants fewer calls"),
     ErrorCode(

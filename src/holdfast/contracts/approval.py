@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import JsonValue
 
-from holdfast.contracts._base import Told, listed, optional
+from holdfast.contracts._base import Told, listed, optional, unless
 from holdfast.contracts.capability import Risk, SideEffect
 from holdfast.contracts.content import Digest
 from holdfast.contracts.ids import Id
@@ -35,6 +35,17 @@ class ApprovalStatus(StrEnum):
     def releases(self) -> bool:
         """Whether the call may be made."""
         return self in (ApprovalStatus.APPROVED, ApprovalStatus.APPROVED_FOR_SESSION)
+
+
+class Asks(StrEnum):
+    """What a person is asked for."""
+
+    CONSENT = "consent"
+    """May it?"""
+    INPUT = "input"
+    """Something that a call needs to know: the answer is a form that is filled in."""
+    SIGN_IN = "sign_in"
+    """A credential: the answer is given by signing in at an address."""
 
 
 class ApprovalRequest(Told):
@@ -72,6 +83,12 @@ class ApprovalRequest(Told):
     """The answers that count; empty: all of them."""
     deadline: int | None = optional()
     """Unix milliseconds after which it counts as denied."""
+    asks: Asks = unless(Asks.CONSENT)
+    """What is asked for."""
+    form: dict[str, JsonValue] | None = optional()
+    """The JSON Schema of the answer, where one is filled in."""
+    url: str | None = optional()
+    """Where to go, where that is part of the answer."""
 
 
 class ApprovalDecision(Told):
@@ -87,6 +104,8 @@ class ApprovalDecision(Told):
     """Who answered."""
     via: str | None = optional()
     """How they came in: `cli`, `http:token:…`, `callback`."""
+    answer: Digest | None = optional()
+    """What was filled in, by digest; the body is in the content store."""
 
 
 class ApprovalView(Told):
@@ -126,6 +145,12 @@ class ApprovalView(Told):
     """The answer, once there is one."""
     reason_code: str | None = None
     """How it ended, as a token."""
+    asks: Asks = Asks.CONSENT
+    """What is asked for."""
+    form: dict[str, JsonValue] | None = optional()
+    """The JSON Schema of the answer, where one is filled in."""
+    url: str | None = optional()
+    """Where to go, where that is part of the answer."""
 
 
 class Scope(StrEnum):

@@ -24,9 +24,11 @@ from holdfast.contracts.effect import (
 )
 from holdfast.contracts.hook import HookRecord
 from holdfast.contracts.ids import Id, SessionId
+from holdfast.contracts.lease import LEASE_PAYLOADS
 from holdfast.contracts.policy import Setup
 from holdfast.contracts.run import ErrorObject, Metrics, RunStatus
 from holdfast.contracts.session import Language, SessionLimits
+from holdfast.contracts.surface import SURFACE_PAYLOADS
 
 
 class SessionCreated(Told):
@@ -338,6 +340,8 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "usage_recorded": UsageRecorded,
     "content_erased": ContentErased,
     **AGENT_PAYLOADS,
+    **SURFACE_PAYLOADS,
+    **LEASE_PAYLOADS,
 }
 """Kind → payload model."""
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_serializer, field_validator
 
-from holdfast.contracts._base import Asked
+from holdfast.contracts._base import Asked, optional
 from holdfast.contracts.capability import CapabilityLimits, Risk, SideEffect
 from holdfast.contracts.session import SessionLimits
 from holdfast.errors import CallerError
@@ -113,6 +113,8 @@ class Setup(Asked):
     """Whether code may ask for the time: `now`."""
     randomness: bool = False
     """Whether code may ask for random numbers: `random_bytes`, `random_int`."""
+    surfaces: tuple[str, ...] | None = optional()
+    """The tool surfaces whose tools it sees, by name; without a word, all there are."""
     rules: tuple[Rule, ...] = ()
     """Rules that go before those of the settings; they can only be stricter."""
     budget: Budget | None = None

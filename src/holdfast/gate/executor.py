@@ -2,12 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from holdfast.contracts import Capability, ErrorObject, Json
+from holdfast.contracts.approval import Asks
 from holdfast.contracts.model import ModelUsage
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a call needs from a person before it can be made, or before it can go on."""
+
+    asks: Asks
+    """`input` or `sign_in`."""
+    message: str
+    """One line for the person; it may be the other side's words, so it is shown as such."""
+    form: dict[str, Json] | None = None
+    """The JSON Schema of the answer."""
+    url: str | None = None
+    """Where to go."""
+    key: str = ""
+    """Names it among the questions of one call: the same whenever it is asked again."""
+    state: Json = None
+    """What its asker needs back with the answer; kept with the question, out of sight of code and model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person said."""
+
+    action: Literal["accept", "decline", "cancel"]
+    """`cancel`: nobody answered in time."""
+    content: Json = None
+    """What was filled in; matches the form."""
+    state: Json = None
+    """That of the question."""
+
+
+class NeedsAnswer(Exception):
+    """Raised by `execute`: nothing was done yet, and nothing can be before somebody answers.
+
+    The call waits as one that waits for approval does, also without a process; then it is made again, under the same
+    id, with the answer in `context.answers`.
+    """
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.message)
+        self.question = question
+
+
+async def _nobody(question: Question) -> Answer:
+    return Answer("cancel")
 
 
 @dataclass(slots=True)
@@ -32,6 +79,12 @@ class Context:
     """What a question to a model used; set by what asks it."""
     partial: Json = None
     """What came of an answer that broke off; kept with the failure."""
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+    """What people answered to the questions of this call, by their keys."""
+    ask: Callable[[Question], Awaitable[Answer]] = _nobody
+    """Asks while the call is under way and its connection is held; its time stands still meanwhile."""
+    call: object = None
+    """What the gate needs to take another effect on behalf of this call: hand it back, never look into it."""
 
     @property
     def idempotency_key(self) -> str:
