@@ -241,6 +241,7 @@ class TestClosing:
             return awaited(work, durable)
 
         monkeypatch.setattr(_writer, "Awaited", closing)
+        journal._writer._company = 1  # so that it is queued for others to join it
         with pytest.raises(JournalError, match="JOURNAL_CLOSED"):
             await journal.append("s", [note()])
 

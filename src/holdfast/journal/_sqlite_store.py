@@ -101,7 +101,7 @@ class Store:
     def commit(self, group: Sequence[Request[Stage]], wait: bool) -> Committed:
         """Run every request of the group in one transaction."""
         self._set_patience(wait)
-        self._set_sync(any(request.durable for request in group))
+        self._set_sync(group[0].durable or any(request.durable for request in group))
         try:
             with explained(self._path):
                 self._begin(wait)

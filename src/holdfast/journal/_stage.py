@@ -84,15 +84,16 @@ class Stage:
 
     def append(self, request: Append) -> Appended:
         """Stage the records, or raise the refusal and leave the stage as it was."""
-        stream = request.stream
+        stream, entries, expected_pos, epoch = request
         head = self.head(stream)
-        self._fence(head, request.expected_pos, request.epoch)
+        if epoch is not None or expected_pos is not None or head.owner is not None:
+            self._fence(head, expected_pos, epoch)
         rows: _Overlay | None = None  # most records change no row: only made when one does
         records: list[Stored] = []
         pos, last, seq, now = head.pos, head.hash, self.seq, self.now
         name = json_string(stream)
         holds = False
-        for entry in request.entries:
+        for entry in entries:
             pos += 1
             seq += 1
             body = entry.body(pos, last, seq, name, now)
@@ -113,9 +114,9 @@ class Stage:
                     raise illegal(fact, f"its payload breaks its contract ({why!r})") from None
         first = self.seq + 1
         if holds:
-            self._hold(request.entries, first, stream)
+            self._hold(entries, first, stream)
         self.records += records
-        self.entries += request.entries
+        self.entries += entries
         if rows is not None:
             self.rows.update(rows.changed)
         self.seq = seq
@@ -236,8 +237,9 @@ def check_batch(records: Sequence[Draft]) -> list[Entry]:
     if not records:
         raise CallerError("INVALID_ARGUMENT", "An append needs at least one record.")
     for draft in records:
-        for body in draft.bodies:
-            check_body(body.data)
+        if draft.bodies:
+            for body in draft.bodies:
+                check_body(body.data)
     return [encode(draft) for draft in records]
 
 

@@ -142,13 +142,14 @@ class Writer(Generic[T]):
         """Run `work` in the next group and return what it returned, once committed."""
         if self._closing:
             raise closed()
-        request = Awaited(work, durable)
         if not (self._leading or self._pace >= FAST_COMMIT or self._expects_company()):
             await checkpoint_if_cancelled()
-            if self._commit_alone(request):
-                if request.failure is not None:
-                    raise request.failure
-                return cast(R, request.outcome)
+            alone: Request[T] = Request(work, durable)
+            if self._commit_alone(alone):
+                if alone.failure is not None:
+                    raise alone.failure
+                return cast(R, alone.outcome)
+        request = Awaited(work, durable)
         self._queue.append(request)
         if self._closing:
             self._turn_away()  # closed by another thread in between: nobody would come for it
@@ -349,7 +350,7 @@ class Writer(Generic[T]):
             )
         else:
             if committed.wrote:
-                self._note_unsynced(not any(request.durable for request in group))
+                self._note_unsynced(not (group[0].durable or any(r.durable for r in group)))
             self._untidy = committed.untidy
             self._pace += (committed.took - self._pace) / 8
 

@@ -80,35 +80,43 @@ def joined(cut: bytes, pos: int, prev: str, seq: int, stream_json: str) -> bytes
 
 def encode(draft: Draft) -> Entry:
     """Check a draft and encode it; raises the refusal of whatever is wrong with it."""
-    payload = canonical_text(draft.payload)
+    fields = vars(draft)  # looked up once: a model's attribute costs three times as much
+    said, kind, run_id, effect_id = (
+        fields["payload"],
+        fields["kind"],
+        fields["run_id"],
+        fields["effect_id"],
+    )
+    payload = canonical_text(said)
     data = utf8(payload)
     if len(data) > MAX_PAYLOAD_BYTES:
         raise _too_large(draft, "payload")
     check_draft(draft, data)
-    content = draft.content
-    if draft.bodies:
-        content += tuple([body.ref for body in draft.bodies])
-    first = f'{{"actor":{json_string(draft.actor)}'
-    if draft.cause is not None:
-        first += f',"cause":{draft.cause}'
+    content, bodies = fields["content"], fields["bodies"]
+    if bodies:
+        content += tuple([body.ref for body in bodies])
+    first = f'{{"actor":{json_string(fields["actor"])}'
+    if fields["cause"] is not None:
+        first += f',"cause":{fields["cause"]}'
     if content:
         refs = utf8(f"[{','.join([_reference(ref) for ref in content])}]")
         if len(refs) > MAX_PAYLOAD_BYTES:
             raise _too_large(draft, "list of references")
         first += f',"content":{refs.decode()}'
-    if draft.effect_id is not None:
-        first += f',"effect_id":{json_string(draft.effect_id)}'
-    run = "" if draft.run_id is None else f',"run_id":{json_string(draft.run_id)}'
-    turn = "" if draft.turn_id is None else f',"turn_id":{json_string(draft.turn_id)}'
+    if effect_id is not None:
+        first += f',"effect_id":{json_string(effect_id)}'
+    run = "" if run_id is None else f',"run_id":{json_string(run_id)}'
+    turn_id = fields["turn_id"]
+    turn = "" if turn_id is None else f',"turn_id":{json_string(turn_id)}'
     return Entry(
-        draft.kind,
-        draft.payload,
-        draft.run_id,
-        draft.effect_id,
+        kind,
+        said,
+        run_id,
+        effect_id,
         content,
-        draft.bodies,
-        f'{first},"kind":"{draft.kind}","payload":{payload},"pos":',
-        f',"privacy":"{draft.privacy.value}"{run},"seq":',
+        bodies,
+        f'{first},"kind":"{kind}","payload":{payload},"pos":',
+        f',"privacy":"{fields["privacy"]._value_}"{run},"seq":',
         f'{turn},"v":{RECORD_VERSION}}}',
     )
 
