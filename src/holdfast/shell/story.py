@@ -17,6 +17,7 @@ from holdfast.contracts import (
     canonical_json,
     new_id,
 )
+from holdfast.contracts._base import sure
 from holdfast.contracts.payload import (
     RunCancelled,
     RunCompleted,
@@ -178,7 +179,8 @@ def result_of(
         calls = tuple(record for _, record in ran.calls)
     elif len(calls) != metrics.external_calls_count:
         metrics = metrics.model_copy(update={"external_calls_count": len(calls)})
-    return RunResult(
+    return sure(
+        RunResult,
         status=ran.status,
         result=ran.value,
         stdout=ran.stdout,
