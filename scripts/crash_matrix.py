@@ -14,7 +14,8 @@ projections folded again are the same, and that nothing was done without an inte
 * the session made again from its record alone has the same variables.
 
 The tales of agents (`tests/crash/agent_story.py`) have a model that writes code, or calls tools itself, with approvals and
-a structured output; they say themselves what must hold.
+a structured output; they say themselves what must hold. That of questions (`tests/crash/questions_story.py`) has a keyless
+write that must know something from a person first.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from typing import Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.crash import agent_story, points, story
+from tests.crash import agent_story, points, questions_story, story
 
 from holdfast.capabilities.load import load
 from holdfast.journal.sqlite import SqliteJournal
@@ -51,7 +52,7 @@ class Tale(Protocol):
         ...
 
 
-TALES: dict[str, Tale] = {**story.TALES, **agent_story.TALES}
+TALES: dict[str, Tale] = {**story.TALES, **agent_story.TALES, **questions_story.TALES}
 
 STRAY = 10
 """Steps beyond those counted: timers make their number vary."""

@@ -40,11 +40,15 @@ async def run(world: World) -> AsyncGenerator[Run[Any]]:
 
 
 async def test_other_instructions_with_the_recorded_model_change_nothing(run: Run[Any]):
-    (await replay_async(run, instructions="Be brief.")).check()
+    found = await replay_async(run, instructions="Be brief.")
+    assert (found.same, found.difference) == (True, None)
+    found.check()
 
 
 async def test_other_prompt_with_the_recorded_model_changes_nothing(run: Run[Any]):
-    (await replay_async(run, prompt="Send them something, please.")).check()
+    found = await replay_async(run, prompt="Send them something, please.")
+    assert (found.same, found.difference) == (True, None)
+    found.check()
 
 
 async def test_policy_that_denies_is_named_with_its_rule(run: Run[Any]):
@@ -61,7 +65,9 @@ async def test_policy_that_denies_is_named_with_its_rule(run: Run[Any]):
 
 
 async def test_policy_that_says_the_same_changes_nothing(run: Run[Any]):
-    (await replay_async(run, policy=Policy())).check()
+    found = await replay_async(run, policy=Policy())
+    assert (found.same, found.difference) == (True, None)
+    found.check()
 
 
 async def test_policy_that_no_longer_asks_is_named(run: Run[Any]):

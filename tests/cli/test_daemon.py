@@ -142,6 +142,7 @@ def test_what_a_gone_client_asked_for_is_done(daemon, place: Path, world):
     gone.send("session.run", session_id="s", code="count('a')")
     gone.close()
     world.wait_for("count a")
+    assert world.done == ["count a"]
 
 
 def test_a_live_socket_is_refused_a_dead_one_removed(holdfast, daemon, place: Path):

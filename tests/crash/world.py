@@ -11,6 +11,9 @@ import apsw
 from tests.crash.points import here
 
 from holdfast import Context, capability
+from holdfast.contracts import Json
+from holdfast.contracts.approval import Asks
+from holdfast.gate.executor import NeedsAnswer, Question
 
 TABLES = """
 create table if not exists acts (effect text, name text, attempt integer);
@@ -107,3 +110,20 @@ async def note(number: int, context: Context) -> int:
         )
     here(f"note {number}: done")
     return number * 10
+
+
+SIZE: dict[str, Json] = {
+    "type": "object",
+    "properties": {"size": {"type": "integer"}},
+    "required": ["size"],
+}
+
+
+@capability(side_effect="write")
+def order(what: str, context: Context) -> str:
+    """Order something by mail; which size, a person must say first."""
+    here("order: asked")
+    answer = context.answers.get("size")
+    if answer is None:
+        raise NeedsAnswer(Question(Asks.INPUT, "Which size?", SIZE, key="size", state=[what]))
+    return _send(context, "order", f"{what}, size {answer.content}, {answer.state}")

@@ -79,7 +79,9 @@ def test_an_answer_that_crosses_the_budget_is_kept_and_the_next_call_refused():
 def test_a_free_call_passes_while_the_budget_is_just_used():
     budget = Budget(cost_micros=100)
     held = amount(cost=100)
-    Ledger().reserve(budget, held).settle(held).reserve(budget, amount())
+    ledger = Ledger().reserve(budget, held).settle(held)
+    assert ledger.left(budget) == {"cost_micros": 0}
+    assert ledger.reserve(budget, amount()).reserved == amount()
 
 
 def test_without_a_budget_everything_is_counted_and_nothing_refused():

@@ -159,7 +159,9 @@ with open({str(pid)!r}, "w") as out:
 """,
     )
     await fire([made])
-    await gone(int(pid.read_text()))
+    child = int(pid.read_text())
+    await gone(child)
+    assert not is_there(child)
 
 
 async def test_a_program_gets_a_clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

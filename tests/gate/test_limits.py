@@ -84,7 +84,18 @@ async def test_capabilities_do_not_wait_for_each_other():
         limiter.slot("one", limits(concurrency=1)),
         limiter.slot("two", limits(concurrency=1)),
     ):
-        pass
+        # Both are held at once; only a second call of one of them has to wait.
+        waited = anyio.Event()
+
+        async def again() -> None:
+            async with limiter.slot("one", limits(concurrency=1)):
+                waited.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(again)
+            await wait_all_tasks_blocked()
+            assert not waited.is_set()
+            group.cancel_scope.cancel()
 
 
 async def test_nobody_overtakes_a_call_with_a_smaller_limit():

@@ -132,8 +132,11 @@ class TestNotDurable:
 
     async def test_more_of_them_do_not_put_the_sync_off(self, disk: Disk, path: Path, syncs: Syncs):
         journal = SqliteJournal.open(path)
+        appended = 0
         while not syncs.came.is_set():
             await journal.append("s", [NOTE], durable=False)
+            appended += 1
+        assert (syncs.count, appended > 1) == (1, True)
         await journal.close()
 
     async def test_it_is_synced_by_the_next_durable_append(
@@ -232,7 +235,9 @@ class TestNotDurable:
         await journal.append("s", [NOTE], durable=False)
         syncs.failure = None
         await syncs.came.wait()
+        assert disk.unsynced(wal(path)) == []
         await journal.append("s", [NOTE])
+        assert (await journal.head("s")).pos == 4
         await journal.close()
 
     async def test_close_says_what_could_not_be_synced(self, path: Path, syncs: Syncs):

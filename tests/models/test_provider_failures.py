@@ -144,30 +144,28 @@ async def test_nobody_there_is_said(id: str):
         await close(asked)
 
 
-@pytest.mark.parametrize("id", IDS)
+# Ollama says no reason for the end, and the responses end in a test of their own.
+BEGINNINGS = {
+    "openai:gpt-5.2": {
+        "id": "x",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "delta": {"content": "So far"}, "finish_reason": None}],
+    },
+    "anthropic:claude-opus-4-6": None,
+    "google:gemini-2.5-pro": {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "So far"}]}}]
+    },
+}
+
+
+@pytest.mark.parametrize("id", BEGINNINGS)
 async def test_stream_that_ends_without_its_end_is_cut(id: str):
     # The connection ends as it should; only the answer does not.
-    beginnings = {
-        "openai:gpt-5.2": {
-            "id": "x",
-            "object": "chat.completion.chunk",
-            "created": 1,
-            "model": "m",
-            "choices": [{"index": 0, "delta": {"content": "So far"}, "finish_reason": None}],
-        },
-        "anthropic:claude-opus-4-6": None,
-        "google:gemini-2.5-pro": {
-            "candidates": [{"content": {"role": "model", "parts": [{"text": "So far"}]}}]
-        },
-    }
-    if id not in beginnings:
-        pytest.skip(
-            "Ollama says no reason for the end, and the responses end in a test of their own"
-        )
+    begun = BEGINNINGS[id]
     async with talking(id) as (asked, server):
-        body = (
-            f"data: {json.dumps(beginnings[id])}\n\n".encode() if beginnings[id] else _anthropic()
-        )
+        body = f"data: {json.dumps(begun)}\n\n".encode() if begun else _anthropic()
         server.raw.append(Raw(200, body, EVENTS))
         why = await failing(asked, stream=True)
     assert why.code == "MODEL_STREAM_CUT"

@@ -302,5 +302,6 @@ def test_model_works_in_one_event_loop_after_another():
 async def test_closed_model_can_be_asked_again():
     async with talking("openai:gpt-5.2", ["Hello."]) as (asked, _):
         for _ in range(2):
-            await asked.request(ModelRequest([UserMessage(text="Hi.")]))
+            answer = await asked.request(ModelRequest([UserMessage(text="Hi.")]))
+            assert answer.message.text == "Hello."
             await close(asked)

@@ -291,4 +291,6 @@ _parts = st.one_of(
 @given(st.lists(_parts, max_size=5), st.integers(1, 30))
 def test_pieces_of_any_answer_add_up_to_it(parts: list[TextPart], size: int):
     answer = ModelAnswer(parts=tuple(parts))
-    put_together(list(deltas(answer, size)), answer)
+    pieces = list(deltas(answer, size))
+    assert all(len(piece.text) <= size for piece in pieces)
+    put_together(pieces, answer)

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import capability
+from holdfast import Context, capability
+from holdfast.contracts.approval import Asks
+from holdfast.gate.executor import NeedsAnswer, Question
 from holdfast.runtime import Runtime
 from holdfast.server import rpc
 from holdfast.server.methods import Methods
@@ -354,3 +356,31 @@ async def test_a_snapshot_that_is_none_is_refused(hf, snapshot: str):
 
 async def test_a_subscription_that_is_not_there(hf):
     assert await fail(hf, "journal.unsubscribe", subscription="x") == (-32000, "NOT_FOUND")
+
+
+async def test_a_question_is_answered_with_content():
+    @capability(side_effect="read")
+    def book(what: str, context: Context) -> str:
+        """Book something."""
+        answer = context.answers.get("q")
+        if answer is None:
+            form: Any = {"type": "object", "properties": {"n": {"type": "integer"}}}
+            raise NeedsAnswer(
+                Question(Asks.INPUT, "How many?", {**form, "required": ["n"]}, key="q")
+            )
+        return f"{what}: {answer.content}"
+
+    async with holdfast.open("memory:", config={}, capabilities=[book]) as hf:
+        parked = await ask(hf, "session.run", session_id="s", code="book('x')")
+        item = (await ask(hf, "approvals.list"))["items"][0]
+        assert (item["asks"], item["form"]["required"]) == ("input", ["n"])
+        decision = {"id": parked["approval_id"], "decision": "approved", "resume": False}
+        for content in (None, {"n": "x"}):
+            failed = await fail(hf, "approvals.decide", **decision, content=content)
+            assert failed[1] == "INVALID_ARGUMENT"
+        await ask(hf, "approvals.decide", **decision, content={"n": 3})
+        done = await ask(hf, "run.resume", run_id=parked["run_id"])
+        assert done["result"] == "x: {'n': 3}"
+        dry = await ask(hf, "session.run", session_id="t", code="1", dry_run=True)
+        plan = {"id": dry["plan_id"] or "plan_x", "decision": "approved", "content": {}}
+        assert (await fail(hf, "approvals.decide", **plan))[1] == "INVALID_ARGUMENT"

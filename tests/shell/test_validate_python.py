@@ -277,6 +277,6 @@ def test_binds(code: str, names: set[str]):
 
 def test_binds_of_code_that_the_host_does_not_parse():
     code = "# " + "x" * 30_000 + "\na = 1\ndef b(): pass\nimport c\nfor d in a: pass\na == e"
-    assert binds(code) == {"a", "b", "c", "d"}
+    assert binds(code) == {"a", "b", "c", "d", "*"}  # what else it may bind nobody knows
     for part in ("x", "x:", "x = ", "x ", "def ", "x: y\n"):
         binds(part * 200_000)

@@ -5,7 +5,7 @@ None of them holds a function, a client or a connection: there is nothing in a r
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.agent._tape import Tape, TapedCall
@@ -47,6 +47,24 @@ class StandIns:
     def __call__(self, setup: Setup, more: Sequence[object] = ()) -> CapabilitySet:
         """The one there is."""
         return self._set
+
+
+class TapedBoundaries:
+    """The boundaries of a replay: its tools stay as they are, and its model is told what it was told."""
+
+    epoch = 0
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    async def boundary(self, setup: Setup, *, wait: bool = True) -> None:
+        """Nothing is connected."""
+
+    def news(
+        self, setup: Setup, before: object, tools: Iterable[Capability], turn: int
+    ) -> tuple[object, list[str]]:
+        """What was said then."""
+        return None, self._tape.notices.get(turn, [])
 
 
 def _from_calls(tape: Tape) -> dict[str, Capability]:

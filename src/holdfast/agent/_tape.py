@@ -107,6 +107,8 @@ class Tape:
     """In the order in which they were made."""
     steers: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     """What people said to it beside its prompt, by the number of answers before."""
+    notices: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    """What holdfast told it about its tools, by the question that it came before."""
     switched: set[str] = field(default_factory=set[str])
     """Models it went over to."""
     hooks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -321,6 +323,7 @@ class _Reading:
         self._answers = 0
         self._fields: dict[str, Any] = {}
         self._steers: dict[int, list[str]] = {}
+        self._notices: dict[int, list[str]] = {}
         self._switched: set[str] = set()
         self._hooks: list[dict[str, Any]] = []
         self._too_long: set[str] = set()
@@ -362,6 +365,8 @@ class _Reading:
                 self._fields["prompt"] = text["text"]
             else:
                 self._steers.setdefault(self._answers, []).append(str(text["text"]))
+        elif record.kind == "notice_given":
+            self._notices.setdefault(int(said["turn"]), []).append(str(said["text"]))
         elif record.kind == "model_switched":
             self._switched.add(str(said["after"]))
         elif record.kind in ("run_completed", "run_failed", "run_cancelled"):
@@ -384,6 +389,7 @@ class _Reading:
             questions=deque(one for one in _sorted(self._own) if is_question(one)),
             calls=calls,
             steers=self._steers,
+            notices=self._notices,
             switched=self._switched,
             hooks=self._hooks,
             children=[*self._children],

@@ -191,6 +191,9 @@ class _Folding:
             self.found.extracting = True
             self.found.main_text = self.found.transcript.last_text
 
+    async def _notice_given(self, record: Record) -> None:
+        self.found.transcript.user(str(record.payload["text"]), notice=True)
+
     async def _effect_intent(self, record: Record) -> None:
         said, effect = record.payload, str(record.effect_id)
         if said["kind"] == "provider_request":

@@ -33,6 +33,8 @@ from holdfast.agent.model_call import (
 )
 from holdfast.agent.standing import turn_of
 from holdfast.agent.work import Work
+from holdfast.contracts import Draft
+from holdfast.contracts.agent import NoticeGiven
 from holdfast.contracts.message import AssistantMessage
 from holdfast.contracts.model import ModelAnswer
 from holdfast.errors import HoldfastError, OperatorError
@@ -153,12 +155,24 @@ class Loop:
         """What is asked: with what hooks add once for each question, told in short where it got long."""
         work, left = self.work, self._left_ms()
         guards, transcript, turn = work.guards, work.transcript, work.turn_no + 1
+        if fresh:
+            await self._reach_boundary(turn)
         fresh = fresh and guards.active
         if fresh:
             self._add(await guards.before_context(turn, transcript.messages))
         await self._compaction.check(left_ms=left)
         if fresh and await guards.after_context(turn, transcript.messages, transcript.tokens):
             await self._compaction.check(left_ms=left, wanted=True)
+
+    async def _reach_boundary(self, turn: int) -> None:
+        """Other tools count from here on, and the model is told; it is on record with the question."""
+        work = self.work
+        words = await work.session.boundary(turn)
+        work.desk.toolbox = work.session.toolbox
+        given = [Draft.of(NoticeGiven(turn=turn, text=one), run_id=work.run_id) for one in words]
+        if given:
+            work.desk.hold(given, durable=False)
+        self._add(words)
 
     def _add(self, words: list[str]) -> None:
         """What hooks say is part of the conversation; it is on record."""

@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.agent._beats import beats_of
 from holdfast.agent._difference import Both, Changes, Difference, first_difference, stopped_at
 from holdfast.agent._replay_gate import Halt, ReplayGate
-from holdfast.agent._standins import StandIns, TapedModel, taped_hooks
+from holdfast.agent._standins import StandIns, TapedBoundaries, TapedModel, taped_hooks
 from holdfast.agent._tape import Tape, TapedCall, copied, read_tape
 from holdfast.agent.agents import Agents, Definition
 from holdfast.agent.history import models_of
@@ -189,7 +189,13 @@ async def _stage(
         asking = Asking(approvals, Broker(approvals, None), guards)
         limiter = Limiter(approvals.now)
         gate = ReplayGate(journal, asking=asking, guards=guards, limiter=limiter, redactor=redactor)
-        inside = changed(services, journal=journal, gate=gate, approvals=approvals)
+        inside = changed(
+            services,
+            journal=journal,
+            gate=gate,
+            approvals=approvals,
+            surfaces=TapedBoundaries(tape),
+        )
         async with Shell.open(inside) as shell:
             yield shell, gate
 

@@ -18,13 +18,13 @@ from holdfast.cli._agent_flags import agent_again, agent_of
 from holdfast.cli._agent_go import STOPPING, told
 from holdfast.cli._agent_result import show
 from holdfast.cli._agent_tell import Teller, used
-from holdfast.cli._inbox import ANSWERS, ASKED, show_approval
+from holdfast.cli._inbox import ANSWERS, ASKED, filled, show_approval
 from holdfast.cli._keyboard import Keyboard, Meanwhile
 from holdfast.cli._screen import screen
 from holdfast.cli._setup import setup_for
 from holdfast.cli._stop import Interrupts, Stopped
 from holdfast.cli._work import user
-from holdfast.contracts import new_id
+from holdfast.contracts import Json, new_id
 from holdfast.contracts.view import Usage
 from holdfast.errors import HoldfastError
 from holdfast.server.views import agent_result
@@ -202,23 +202,27 @@ class Chat:
         """Ask about each call that a run waits at; whether any of them was decided."""
         decided = False
         for approval in result.approvals:
-            show_approval(self._call(partial(self._hf.approvals.show, approval)), here=True)
+            view = self._call(partial(self._hf.approvals.show, approval))
+            show_approval(view, here=True)
             try:
                 said = input(ASKED).strip()
+                content = filled(view, ANSWERS.get(said[:1].lower()))
             except (KeyboardInterrupt, EOFError):
                 print()
                 return decided
             decision, reason = ANSWERS.get(said[:1].lower()), said.partition(" ")[2].strip()
             if decision is not None:
-                self._decided(approval, decision, reason or None)
+                self._decided(approval, decision, reason or None, content)
                 decided = True
         return decided
 
-    def _decided(self, approval: str, decision: str, reason: str | None) -> None:
+    def _decided(self, approval: str, decision: str, reason: str | None, content: Json) -> None:
         inbox = self._hf.approvals
         try:
             self._call(
-                lambda: inbox.decide(approval, decision, actor=user(), reason=reason, via="cli")
+                lambda: inbox.decide(
+                    approval, decision, actor=user(), reason=reason, via="cli", content=content
+                )
             )
         except HoldfastError as why:
             _output.tell_error(why, as_json=False)  # too late, or not allowed: the run knows

@@ -10,10 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli import _output
+from holdfast.cli._forms import fields_of, fill
 from holdfast.contracts import ApprovalView, Grant, Json
+from holdfast.contracts.approval import Asks
 from holdfast.errors import CallerError
 from holdfast.gate.past import stored_json
 from holdfast.journal import Journal
+
+_WANTS = {Asks.INPUT: "an answer", Asks.SIGN_IN: "a sign-in"}
+_LINE = 200
 
 ANSWERS = {"y": "approved", "s": "approved_for_session", "n": "denied"}
 """What is typed at the question below → the decision; anything else is none."""
@@ -40,7 +45,7 @@ def approvals_table(items: Sequence[ApprovalView]) -> Table:
     for one in items:
         until = _output.clock(one.deadline) if one.deadline else ""
         decided = "" if one.status == "pending" else one.status.value
-        what = f"{one.tool}({_arguments(one.arguments)})"
+        what = f"{one.tool}({_arguments(one.arguments)}){_wants(one)}"
         asked = _output.clock(one.requested_at)
         risk = Text(one.risk, style=_RISKS.get(one.risk, ""))
         table.add_row(
@@ -59,7 +64,10 @@ def show_approval(view: ApprovalView, *, here: bool = False) -> None:
         facts.add_row(f"  {name}", _output.visible(value))
     facts.add_row("may touch", view.side_effect)
     facts.add_row("risk", Text(view.risk, style=_RISKS.get(view.risk, "")))
-    facts.add_row("why", _output.visible(view.summary))
+    if view.asks is Asks.CONSENT:
+        facts.add_row("why", _output.visible(view.summary))
+    else:
+        _add_question(facts, view)
     facts.add_row("session", view.session_id or "")
     facts.add_row("run", view.run_id or "")
     facts.add_row("asked", _output.clock(view.requested_at))
@@ -71,7 +79,38 @@ def show_approval(view: ApprovalView, *, here: bool = False) -> None:
     out = _output.console()
     out.print(facts)
     if view.status == "pending" and not here:
-        out.print(f"holdfast approvals approve {view.id}   or deny", style="dim")
+        out.print(f"holdfast approvals approve {view.id}{_needed(view)}   or deny", style="dim")
+
+
+def filled(view: ApprovalView, decision: str | None) -> Json:
+    """What is typed into the form of a question that is answered right here."""
+    return fill(view.form) if decision == "approved" and view.form is not None else None
+
+
+def _add_question(facts: Table, view: ApprovalView) -> None:
+    """What somebody has to say or to do. The words are the other side's, and nobody has looked at them."""
+    facts.add_row("wants", _WANTS[view.asks])
+    facts.add_row("it says", _output.visible(f"“{view.summary}”"))
+    if view.url is not None:
+        facts.add_row("address", _output.visible(view.url))
+    for field in fields_of(view.form):
+        facts.add_row(_output.visible(f"  {field.name}"), _output.visible(field.about))
+    if view.during:
+        facts.add_row("meanwhile", "the call is under way, and waits")
+
+
+def _needed(view: ApprovalView) -> str:
+    needed = [field.name for field in fields_of(view.form) if field.needed]
+    return "".join(f" --field {_output.visible(name)}=…" for name in needed)
+
+
+def _wants(view: ApprovalView) -> str:
+    """What a line of the list says more about a question."""
+    if view.asks is Asks.CONSENT:
+        return ""
+    text = f" wants {_WANTS[view.asks]}: “{' '.join(view.summary.split())}”"
+    text += f" {view.url}" if view.url is not None else ""
+    return text if len(text) <= _LINE else f"{text[: _LINE - 1]}…"
 
 
 def plans_table(items: Sequence[dict[str, Any]]) -> Table:

@@ -149,6 +149,9 @@ _SAID: dict[str, Callable[[dict[str, Any], Record], str]] = {
     "run_cancel_requested": lambda said, _: f"{said['run']} · {said['mode']}",
     "plan_made": lambda said, _: f"{said['id']} · session {said['session_id']}",
     "run_prompted": _prompted,
+    "notice_given": lambda said, _: said["text"],
+    "surface_staged": lambda said, _: f"{said['name']} · {said['op']}",
+    "surface_changed": lambda said, _: f"{said['name']} · {said['op']} · {said['phase']}",
     "input_queued": lambda said, record: f"{said['lane']} · {_content(record, 'message')}",
     "input_dropped": lambda said, _: f"{said['id']} · {said['reason']}",
     "model_retry": lambda said, _: (

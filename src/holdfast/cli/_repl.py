@@ -13,7 +13,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from holdfast import runtime
 from holdfast.cli import _exit, _output
 from holdfast.cli._blocks import Blocks
-from holdfast.cli._inbox import ANSWERS, ASKED, show_approval
+from holdfast.cli._inbox import ANSWERS, ASKED, filled, show_approval
 from holdfast.cli._keyboard import Keyboard
 from holdfast.cli._result import show
 from holdfast.cli._setup import setup_for
@@ -166,9 +166,11 @@ class Repl:
     def _asked(self, result: RunResult) -> RunResult | None:
         """Ask about the call a run waits at, and go on with it; `None`: later."""
         approval, run = str(result.approval_id), str(result.run_id)
-        show_approval(self._call(lambda: self._hf.approvals.show(approval)), here=True)
+        view = self._call(lambda: self._hf.approvals.show(approval))
+        show_approval(view, here=True)
         try:
             answer = input(ASKED).strip().lower()[:1]
+            content = filled(view, ANSWERS.get(answer))
         except (KeyboardInterrupt, EOFError):
             print()
             return None
@@ -177,7 +179,9 @@ class Repl:
             return None
         try:
             self._call(
-                lambda: self._hf.approvals.decide(approval, decision, actor=user(), via="cli")
+                lambda: self._hf.approvals.decide(
+                    approval, decision, actor=user(), via="cli", content=content
+                )
             )
         except HoldfastError as why:
             _output.tell_error(why, as_json=False)  # too late, or not allowed: the run knows
@@ -217,7 +221,7 @@ class Repl:
         if setup is None:
             row = await self._hf.journal.row("sessions", self._session)
             setup = setup_of(self._hf.shell.services, row)
-        toolbox = self._hf.shell.services.tools(setup)
+        toolbox = await self._hf.shell.services.toolbox(setup)
         self._words |= {one.name for one in toolbox.all()}
         return toolbox.stubs()
 

@@ -13,7 +13,7 @@ from holdfast.cli._setup import Flags, with_setup
 from holdfast.errors import NotFound
 
 if TYPE_CHECKING:
-    from holdfast.contracts import ApprovalView, Grant
+    from holdfast.contracts import ApprovalView, Grant, Json
     from holdfast.runtime import Runtime
 
 PLAN = "plan_"
@@ -32,6 +32,14 @@ ForSession = Annotated[
 ]
 Reason = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="Why; goes on record.")
+]
+Answer = Annotated[
+    str | None,
+    typer.Option("--answer", metavar="JSON", help="What was asked for, as one JSON object."),
+]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option("--field", metavar="NAME=VALUE", help="One field of what was asked for."),
 ]
 NoResume = Annotated[
     bool, typer.Option("--no-resume", help="Only decide; whoever resumes the run goes on.")
@@ -108,6 +116,8 @@ def show(id_: Id, as_json: _output.JsonFlag = None) -> None:
 def approve(
     id_: Id,
     for_session: ForSession = False,
+    answer: Answer = None,
+    field: Fields = None,
     reason: Reason = None,
     no_resume: NoResume = False,
     wait: _options.Wait = WAIT_MS,
@@ -118,12 +128,13 @@ def approve(
 ) -> int:
     """Say yes. The parked run goes on: here, or in the process that has it.
 
-    Prints the approval and, as `run`, what the run gave; exits as `run` would. A plan is only decided:
-    `holdfast run --plan ID` keeps to it.
+    A question is answered with `--field` or `--answer`; on a terminal you are asked for each field. Prints the approval
+    and, as `run`, what the run gave; exits as `run` would. A plan is only decided: `holdfast run --plan ID` keeps to it.
     """
+    content = _content(id_, answer, field or [], json_wanted=_output.as_json(as_json))
     decision = "approved_for_session" if for_session else "approved"
     going = None if no_resume else _Going(flags.fields(), agent.fields(), wait)
-    return _decided(id_, decision, reason, going, _output.as_json(as_json))
+    return _decided(id_, decision, reason, going, _output.as_json(as_json), content)
 
 
 @app.command()
@@ -200,7 +211,12 @@ class _Going(NamedTuple):
 
 
 def _decided(
-    id_: str, decision: str, reason: str | None, going: _Going | None, as_json: bool
+    id_: str,
+    decision: str,
+    reason: str | None,
+    going: _Going | None,
+    as_json: bool,
+    content: Json = None,
 ) -> int:
     import anyio
 
@@ -209,7 +225,7 @@ def _decided(
         _output.print_json(plan) if as_json else _told(f"Plan {id_} is {plan['status']}.")
         return 0
     # Decided first, on the journal alone: whatever becomes of going on, the answer is on record.
-    view = anyio.run(_decide, id_, decision, reason)
+    view = anyio.run(_decide, id_, decision, reason, content)
     if going is None or view.run_id is None:
         _output.print_json(view) if as_json else _told(f"{view.tool}: {view.status.value}.")
         return 0
@@ -237,13 +253,38 @@ def _told(text: str) -> None:
     _output.console().print(_output.visible(text))
 
 
-async def _decide(id_: str, decision: str, reason: str | None) -> ApprovalView:
+def _content(id_: str, answer: str | None, given: list[str], *, json_wanted: bool) -> Json:
+    """What is answered to a question; `None` when nothing was given, and nobody is there to be asked."""
+    import anyio
+
+    from holdfast.cli._forms import content_of, somebody_is_there
+
+    if answer is not None and given:
+        _options.refuse("`--answer` and `--field` say it twice.", "Use one of them.")
+    said = answer is not None or bool(given)
+    if id_.startswith(PLAN):
+        if said:
+            _options.refuse("A plan has no questions.", "Leave `--answer` and `--field` out.")
+        return None
+    if not said and (json_wanted or not somebody_is_there()):
+        return None
+    view = anyio.run(_show, id_)
+    if not said and view.form is not None:
+        from holdfast.cli._inbox import show_approval
+
+        show_approval(view, here=True)
+    return content_of(view, answer, given)
+
+
+async def _decide(id_: str, decision: str, reason: str | None, content: Json) -> ApprovalView:
     from holdfast.cli._state import approvals_of, journal_to_write
     from holdfast.cli._work import user
 
     async with journal_to_write() as journal:
         inbox = approvals_of(journal)
-        return await inbox.decide(id_, decision, actor=user(), reason=reason, via="cli")
+        return await inbox.decide(
+            id_, decision, actor=user(), reason=reason, via="cli", content=content
+        )
 
 
 async def _decide_plan(id_: str, decision: str, reason: str | None) -> dict[str, Any]:

@@ -95,6 +95,15 @@ class RunPrompted(Told):
     """Why holdfast says it: `extraction`, `repair`, `hook`; absent when a person does."""
 
 
+class NoticeGiven(Told):
+    """holdfast told the model something at a boundary: other tools from here on, a server that is gone."""
+
+    turn: Count
+    """The question that it goes before."""
+    text: str
+    """The notice."""
+
+
 class InputQueued(Told):
     """Somebody said something while a run was under way."""
 
@@ -293,6 +302,7 @@ class AgentResult(Told):
 
 AGENT_PAYLOADS: dict[str, type[Told]] = {
     "run_prompted": RunPrompted,
+    "notice_given": NoticeGiven,
     "input_queued": InputQueued,
     "input_dropped": InputDropped,
     "model_retry": ModelRetry,

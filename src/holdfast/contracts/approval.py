@@ -89,6 +89,16 @@ class ApprovalRequest(Told):
     """The JSON Schema of the answer, where one is filled in."""
     url: str | None = optional()
     """Where to go, where that is part of the answer."""
+    key: str | None = optional()
+    """Names the question among those of its call."""
+    question: Digest | None = optional()
+    """What is asked, as the digest of message, form and address: the same question has the same."""
+    state: Digest | None = optional()
+    """What the asker needs back with the answer, by digest; nobody else is shown the body."""
+    during: bool = unless(False)
+    """Whether the call is under way meanwhile; if not, nothing was done yet."""
+    beside: Id | None = optional()
+    """The effect under way on whose behalf this one is wanted."""
 
 
 class ApprovalDecision(Told):
@@ -151,6 +161,8 @@ class ApprovalView(Told):
     """The JSON Schema of the answer, where one is filled in."""
     url: str | None = optional()
     """Where to go, where that is part of the answer."""
+    during: bool = unless(False)
+    """Whether the call is under way meanwhile."""
 
 
 class Scope(StrEnum):

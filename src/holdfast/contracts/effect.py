@@ -88,6 +88,8 @@ class EffectIntent(Told):
     """The capability as it was: its digest."""
     call_id: str | None = optional()
     """The model's call that it answers."""
+    beside: Id | None = optional()
+    """The effect under way on whose behalf this one is made: the code has not asked for it, and does not see it."""
     turn: int | None = optional()
     """Of a question to a model: which of its run it is; absent when it is about the conversation, not part of it."""
     context: Digest | None = optional()
@@ -155,7 +157,8 @@ class EffectAttempt(Told):
     attempt: int
     """Counts executions, from 1."""
     reason: str
-    """`recovered`: it is harmless; `not_started`: a reconciler said so; `released`: a person did."""
+    """`recovered`: it is harmless; `not_started`: a reconciler said so; `released`: a person did; `answered`: nothing
+    was done before somebody answered."""
 
 
 class EffectReleased(Told):

@@ -12,6 +12,9 @@ from holdfast.errors import CallerError
 from holdfast.gate._expression_patterns import WILD, Matcher, glob
 from holdfast.gate.expression import Expression, Facts, parse_expression
 
+SAMPLING = "sampling:"
+"""How the name begins under which policy knows questions to a model that a tool server wants asked."""
+
 RESERVED = ("default.", "capability.", "session.")
 """How the ids begin that are ours to give."""
 
@@ -55,7 +58,8 @@ class Ready:
     @property
     def means_models(self) -> bool:
         """Whether it is about questions to models, too: a rule about tools is written without them in mind."""
-        return self.rule.tool.startswith("model:") or Provenance.MODEL in self.rule.provenance
+        named = self.rule.tool.startswith(("model:", SAMPLING))
+        return named or Provenance.MODEL in self.rule.provenance
 
     def objection(self, call: Call, effect: SideEffect, facts: Facts) -> str | None:
         """Why the rule does not apply; `None` if it does."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.contracts import ErrorObject
-from holdfast.errors import HoldfastError, ModelError
+from holdfast.contracts import ApprovalRequest, ErrorObject
+from holdfast.errors import HoldfastError, ModelError, PersonError
 from holdfast.gate.broker import Settled
 from holdfast.gate.policy import Ruling
 from holdfast.gate.redact import Redactor
@@ -147,6 +147,25 @@ def timed_out(name: str, timeout_ms: int) -> ModelError:
 def cancelled(name: str) -> ModelError:
     """The end of a call whose run was cancelled."""
     return ModelError("CANCELLED", f"`{name}` was cancelled together with its run.")
+
+
+def asks_nobody(name: str) -> ModelError:
+    """The end of a call of a dry run that needs to know something from a person."""
+    return ModelError(
+        "TOOL_ERROR",
+        f"`{name}` has a question for a person, and a dry run asks nobody.",
+        hint="Run the code without `dry_run`.",
+    )
+
+
+def not_signed_in(request: ApprovalRequest) -> PersonError:
+    """The end of a call for which nobody signed in."""
+    where = f" at {request.url}" if request.url else ""
+    return PersonError(
+        "SIGN_IN_REQUIRED",
+        f"`{request.tool}` needs somebody to sign in, and nobody did.",
+        hint=f"Sign in{where}, then call it again.",
+    )
 
 
 def redacted(redactor: Redactor, error: ErrorObject) -> ErrorObject:

@@ -17,9 +17,13 @@ from holdfast.contracts import (
     ApprovalDecision,
     ApprovalStatus,
     ApprovalView,
+    Body,
     Decision,
     Draft,
     Grant,
+    Json,
+    Privacy,
+    Retention,
     parse,
 )
 from holdfast.contracts.payload import (
@@ -30,6 +34,7 @@ from holdfast.contracts.payload import (
     PlanDecided,
 )
 from holdfast.errors import CallerError, Conflict, NotFound
+from holdfast.gate.forms import check_content, required
 from holdfast.gate.past import stored_json
 from holdfast.journal import Journal
 from holdfast.journal.pen import Pen
@@ -78,8 +83,13 @@ class Approvals:
         reason_code: str | None = None,
         reason: str | None = None,
         via: str | None = None,
+        content: Json = None,
     ) -> ApprovalView:
-        """Answer. Raises `APPROVAL_CLOSED` or `DECISION_REFUSED`, which is on record then."""
+        """Answer; `content` is what was filled in, where there is a form.
+
+        Raises `APPROVAL_CLOSED` or `DECISION_REFUSED`, which is on record then, and `INVALID_ARGUMENT` for content
+        that does not fit the form, which is not.
+        """
         said = parse(
             ApprovalDecision,
             {
@@ -102,14 +112,25 @@ class Approvals:
                 f"`{actor}` asked for approval `{approval_id}` and can't answer it.",
                 hint="Somebody else has to.",
             )
-        answer = ApprovalResponded(id=approval_id, decision=said)
         try:
-            await self._journal.append(ANSWERS, [Draft.of(answer, actor=actor)])
+            await self._journal.append(ANSWERS, [self._answer(row, said, content)])
         except CallerError as why:
             if why.code != "ILLEGAL_RECORD":
                 raise
             raise await self._does_not_count(approval_id, said, why) from None
         return await self.show(approval_id)
+
+    def _answer(self, row: dict[str, Any], said: ApprovalDecision, content: Json) -> Draft:
+        """The record of an answer. What was filled in is for nobody but who asked."""
+        body: Body | None = None
+        if row["status"] == "pending":
+            body = _filled(row, said.decision, _cleaned(content, self._redact))
+        actor = said.actor or "holdfast"
+        if body is None:
+            return Draft.of(ApprovalResponded(id=row["id"], decision=said), actor=actor)
+        said = said.model_copy(update={"answer": body.ref.digest})
+        answer = ApprovalResponded(id=row["id"], decision=said)
+        return Draft.of(answer, run_id=row["run_id"], actor=actor, bodies=(body,))
 
     async def end(self, approval_id: str, status: ApprovalStatus, reason_code: str) -> bool:
         """End a request without an answer; False when it was answered or ended before."""
@@ -265,6 +286,43 @@ class Approvals:
     async def _refuse(self, approval_id: str, said: ApprovalDecision, code: str) -> None:
         refused = ApprovalRefused(id=approval_id, decision=said, reason_code=code)
         await self._journal.append(ANSWERS, [Draft.of(refused, actor=said.actor or "holdfast")])
+
+
+def _filled(row: dict[str, Any], decision: Decision, content: Json) -> Body | None:
+    """What was filled in, if it is wanted and fits; raises `INVALID_ARGUMENT`."""
+    form: dict[str, Json] | None = row.get("form")
+    if decision is not Decision.APPROVED or form is None:
+        if content is None:
+            return None
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"Approval `{row['id']}` takes no content with `{decision.value}`.",
+            hint="Only `approved` to a question that has a form does.",
+        )
+    if content is None and (missing := required(form)):
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"Approval `{row['id']}` is a question, and needs: {', '.join(missing)[:200]}.",
+            hint="Give them as `content`; on the command line, with `--field name=value`.",
+        )
+    # Kept here until its run is over; the run keeps it for as long as its session is there.
+    return Body.of(
+        check_content(form, {} if content is None else content),
+        role="answer",
+        mime="application/json",
+        privacy=Privacy.SENSITIVE,
+        retention=Retention.RUN_SCOPED,
+    )
+
+
+def _cleaned(content: Json, redact: Callable[[str], str]) -> Json:
+    if isinstance(content, str):
+        return redact(content)
+    if isinstance(content, list):
+        return [_cleaned(one, redact) for one in content]
+    if isinstance(content, dict):
+        return {name: _cleaned(value, redact) for name, value in content.items()}
+    return content
 
 
 def _answers_itself(row: dict[str, Any], actor: str) -> bool:

@@ -30,10 +30,11 @@ class Asking:
     def __init__(
         self, approvals: Approvals, broker: Broker, guards: Guards, *, timeout_ms: int = DAY_MS
     ) -> None:
-        self._approvals = approvals
-        self._broker = broker
+        self.approvals = approvals
+        self.broker = broker
         self._guards = guards
-        self._timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
+        """How long people have, where no rule says otherwise."""
 
     async def granted(
         self, crossing: Crossing, risk: Risk, capability: Capability, body: Body
@@ -41,9 +42,9 @@ class Asking:
         """The grant that covers this call, if there is one. A grant for what has changed is ended."""
         if risk is Risk.CRITICAL:
             return None
-        now = self._approvals.now()
-        for grant in await self._approvals.grants(crossing.desk.session_id):
-            if grant.tool != capability.name:
+        now = self.approvals.now()
+        for grant in await self.approvals.grants(crossing.desk.session_id):
+            if grant.tool != tool_of(crossing, capability):
                 continue
             if grant.capability != capability.digest:
                 await self._end(crossing, grant, "capability_changed")
@@ -54,7 +55,7 @@ class Asking:
         return None
 
     async def _end(self, crossing: Crossing, grant: Grant, reason: str) -> None:
-        await self._approvals.revoke(grant.id, reason=reason, pen=crossing.desk.pen)
+        await self.approvals.revoke(grant.id, reason=reason, pen=crossing.desk.pen)
 
     async def ask(
         self,
@@ -67,7 +68,7 @@ class Asking:
         risk: Risk,
     ) -> Settled:
         """Ask a person, and wait; or go on waiting where this was asked before."""
-        timeout = ruling.timeout_ms or self._timeout_ms
+        timeout = ruling.timeout_ms or self.timeout_ms
         summary = _summary(capability, ruling)
         view = View(
             summary=summary,
@@ -85,11 +86,12 @@ class Asking:
             id=new_id("apr"),
             effect_id=crossing.effect_id,
             dispatch_id=f"{crossing.effect_id}_ask",
-            tool=capability.name,
+            tool=tool_of(crossing, capability),
             arguments=body.ref.digest,
             request=request,
-            ordinal=crossing.ordinal,
+            ordinal=crossing.number,
             call_id=crossing.call_id,
+            beside=crossing.beside,
             capability=capability.digest,
             side_effect=capability.side_effect,
             risk=said,
@@ -97,11 +99,16 @@ class Asking:
             rule=ruling.rule_id,
             requested_by=crossing.desk.actor,
             allowed=_offered(said),
-            deadline=self._approvals.now() + (view.timeout_ms or timeout),
+            deadline=self.approvals.now() + (view.timeout_ms or timeout),
         )
-        settled = await self._broker.ask(crossing, question, body)
+        settled = await self.broker.ask(crossing, question, body)
         await self._guards.after_asking(crossing, view, settled)
         return settled
+
+
+def tool_of(crossing: Crossing, capability: Capability) -> str:
+    """What a person is asked about; consent to what one surface wants is none to what another does."""
+    return capability.name if crossing.beside is None else crossing.name
 
 
 def _offered(risk: Risk) -> tuple[Decision, ...]:

@@ -8,6 +8,7 @@ leaves a decision that the next one goes on from. Whatever is missing or goes wr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,14 +26,15 @@ from holdfast.contracts import (
     EffectResult,
     EffectStatus,
     Grant,
+    Json,
     Risk,
     new_id,
 )
 from holdfast.contracts.payload import ApprovalSettled
 from holdfast.errors import CallerError, HoldfastError, JournalError
 from holdfast.gate.approvals import Approvals
-from holdfast.gate.crossing import Crossing
-from holdfast.gate.dispatch import Dispatcher, NoAnswer
+from holdfast.gate.crossing import Crossing, Mood
+from holdfast.gate.dispatch import Dispatcher, Filled, NoAnswer
 
 _S, _E = ApprovalStatus, EffectStatus
 
@@ -46,6 +48,7 @@ _ENDS: dict[ApprovalStatus, tuple[EffectStatus, str]] = {
     _S.DISPATCHER_UNAVAILABLE: (_E.FAILED, "approval dispatcher unavailable"),
 }
 _NOBODY = "missing.approval_dispatcher"
+_UNFIT = "approval.answer_does_not_fit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +89,20 @@ class Broker:
         if past is not None and past.approval is not None:
             request = past.approval
         else:
-            await self._record(crossing, request, body)
-        if self._dispatcher is not None:
-            end = await self._dispatched(crossing, request)
-        elif self._inbox:
-            row = await self._approvals.status(request.id)
-            if row["status"] == "pending":
-                crossing.mood("waiting")
-                row = await self._approvals.wait(request.id)
-            end = ended(row)
-        else:
-            end = Settled(_S.DENIED, _NOBODY)
-        crossing.mood("working")
+            await self.record(crossing, request, (body,))
+        crossing.asked = request
+        end = await self.wait(request, crossing.mood)
+        crossing.asked = None
         return self._settled(crossing, request, end)
 
-    async def _record(self, crossing: Crossing, request: ApprovalRequest, body: Body) -> None:
+    async def record(
+        self,
+        crossing: Crossing,
+        request: ApprovalRequest,
+        bodies: tuple[Body, ...],
+        first: Sequence[Draft] = (),
+    ) -> None:
+        """Record that somebody is about to be asked, after what comes `first`; the arguments lead `bodies`."""
         dispatch = EffectIntent(
             effect_id=request.dispatch_id or new_id("eff"),
             kind=EffectKind.APPROVAL_DISPATCH,
@@ -112,18 +114,33 @@ class Broker:
         )
         desk = crossing.desk
         drafts = [
-            Draft.of(request, run_id=desk.run_id, actor=desk.actor, bodies=(body,)),
-            Draft.of(dispatch, run_id=desk.run_id, content=(body.ref,)),
+            Draft.of(request, run_id=desk.run_id, actor=desk.actor, bodies=bodies),
+            Draft.of(dispatch, run_id=desk.run_id, content=(bodies[0].ref,)),
         ]
-        await desk.append(drafts, durable=True)
+        await desk.append([*first, *drafts], durable=True)
 
-    async def _dispatched(self, crossing: Crossing, request: ApprovalRequest) -> Settled:
+    async def wait(self, request: ApprovalRequest, mood: Callable[[Mood], None]) -> Settled:
+        """Wait for the end of a request that is on record; `mood` is told meanwhile what is waited for."""
+        if self._dispatcher is not None:
+            end = await self._dispatched(request, mood)
+        elif self._inbox:
+            row = await self._approvals.status(request.id)
+            if row["status"] == "pending":
+                mood("waiting")
+                row = await self._approvals.wait(request.id)
+            end = ended(row)
+        else:
+            end = Settled(_S.DENIED, _NOBODY)
+        mood("working")
+        return end
+
+    async def _dispatched(self, request: ApprovalRequest, mood: Callable[[Mood], None]) -> Settled:
         """Ask who is there, unless somebody answers through the inbox first."""
         assert self._dispatcher is not None
         row = await self._approvals.status(request.id)
         if row["status"] != "pending":
             return ended(row)
-        crossing.mood("asking")
+        mood("asking")
         found: list[Settled] = []
 
         async def through_the_inbox() -> None:
@@ -154,6 +171,9 @@ class Broker:
             return Settled(_S.DISPATCHER_UNAVAILABLE, "approval.dispatcher_error", _failed(kind))
         if isinstance(said, NoAnswer):
             return _unanswered(said)
+        content: Json = None
+        if isinstance(said, Filled):
+            content, said = said.content, said.decision
         try:
             await self._approvals.decide(
                 request.id,
@@ -162,6 +182,7 @@ class Broker:
                 reason_code=said.reason_code,
                 reason=said.reason,
                 via=said.via,
+                content=content,
             )
         except CallerError as why:
             return await self._refused(request, said, why)
@@ -174,6 +195,8 @@ class Broker:
         row = await self._approvals.status(request.id)
         if row["status"] != "pending":
             return ended(row)
+        if why.code == "INVALID_ARGUMENT":
+            return Settled(_S.DENIED, _UNFIT)  # nobody has said anything that could be passed on
         if "asked for approval" in why.message:
             code = "approval.extension_self_response"
         else:
@@ -215,11 +238,18 @@ def _first(group: BaseExceptionGroup[HoldfastError]) -> HoldfastError:
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
-def settlement(request: ApprovalRequest, end: Settled, run_id: str) -> list[Draft]:
-    """The records that say how asking ended: the result of asking, and that the run has taken note."""
+def settlement(
+    request: ApprovalRequest, end: Settled, run_id: str, bodies: tuple[Body, ...] = ()
+) -> list[Draft]:
+    """The records that say how asking ended: the result of asking, and that the run has taken note.
+
+    `bodies`: what was filled in.
+    """
     status, summary = _ENDS[end.status]
     if end.reason_code == _NOBODY:
         status, summary = _E.FAILED, "approval dispatcher unavailable"
+    elif end.reason_code == _UNFIT:
+        status, summary = _E.FAILED, "the answer does not fit the question"
     elif end.reason_code == "approval.decision_not_allowed":
         summary = "approval decision not allowed"
     elif end.reason_code == "approval.extension_self_response":
@@ -235,7 +265,7 @@ def settlement(request: ApprovalRequest, end: Settled, run_id: str) -> list[Draf
     settled = ApprovalSettled(
         id=request.id, status=end.status, reason_code=end.reason_code, decision=_shown(end)
     )
-    return [*drafts, Draft.of(settled, run_id=run_id)]
+    return [*drafts, Draft.of(settled, run_id=run_id, bodies=bodies)]
 
 
 def ended(row: dict[str, Any]) -> Settled:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from holdfast.contracts import (
+    ApprovalRequest,
     CallStatus,
     Draft,
     EffectKind,
@@ -179,6 +180,12 @@ class Crossing:
     """How risky it is to whoever wants a person asked, whatever policy says; `None`: nobody does."""
     within_ms: int | None = None
     """No longer than this, where that is less than its capability may take."""
+    beside: str | None = None
+    """The effect under way on whose behalf it is made: the code did not ask for it."""
+    asked: ApprovalRequest | None = None
+    """What a person is asked about it right now."""
+    own_id: str | None = None
+    """Its effect id, where that does not follow from its number."""
 
     @property
     def asks_model(self) -> bool:
@@ -188,7 +195,12 @@ class Crossing:
     @property
     def effect_id(self) -> str:
         """The same whenever this call is made again in its run."""
-        return effect_id(self.desk.run_id, self.ordinal)
+        return self.own_id or effect_id(self.desk.run_id, self.ordinal)
+
+    @property
+    def number(self) -> int | None:
+        """Its number among the calls of its run, as it is recorded; what the code did not ask for has none."""
+        return self.ordinal if self.beside is None else None
 
 
 @dataclass(slots=True)

@@ -14,7 +14,9 @@ from typing import Literal, Protocol
 
 from anyio import to_thread
 
-from holdfast.contracts import ApprovalDecision, ApprovalView, Decision
+from holdfast.contracts import ApprovalDecision, ApprovalView, Decision, Json
+
+_YES = ApprovalDecision(decision=Decision.APPROVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +27,25 @@ class NoAnswer:
     reason_code: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A form that was filled in, in answer to a request that has one."""
+
+    content: Json
+    """By the names of its fields."""
+    decision: ApprovalDecision = _YES
+    """Who says so."""
+
+
 class Dispatcher(Protocol):
     """Asks somebody."""
 
-    async def dispatch(self, request: ApprovalView) -> ApprovalDecision | NoAnswer:
+    async def dispatch(self, request: ApprovalView) -> ApprovalDecision | Filled | NoAnswer:
         """Ask, and wait for the answer. May raise: that counts as unavailable."""
         ...
 
 
-Said = ApprovalDecision | NoAnswer | Decision | str | bool | None
+Said = ApprovalDecision | Filled | NoAnswer | Decision | str | bool | None
 Callback = Callable[[ApprovalView], "Said | Awaitable[Said]"]
 
 
@@ -44,7 +56,7 @@ class AskFunction:
         self._function = function
         self._actor = actor
 
-    async def dispatch(self, request: ApprovalView) -> ApprovalDecision | NoAnswer:
+    async def dispatch(self, request: ApprovalView) -> ApprovalDecision | Filled | NoAnswer:
         """Call it: a coroutine is awaited, any other function runs in a thread."""
         said = await to_thread.run_sync(self._function, request, abandon_on_cancel=True)
         if isawaitable(said):
@@ -52,10 +64,13 @@ class AskFunction:
         return understood(said, actor=self._actor, via="callback")
 
 
-def understood(said: Said, *, actor: str, via: str) -> ApprovalDecision | NoAnswer:
+def understood(said: Said, *, actor: str, via: str) -> ApprovalDecision | Filled | NoAnswer:
     """What an answer means. Only the exact words count; anything else is a denial, and never a guess."""
     if isinstance(said, ApprovalDecision | NoAnswer):
         return said
+    if isinstance(said, Filled):
+        own = {"actor": said.decision.actor or actor, "via": said.decision.via or via}
+        return Filled(said.content, said.decision.model_copy(update=own))
     if said is True:
         said = Decision.APPROVED
     if said is None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import anyio
 
 from holdfast.contracts import ApprovalDecision, ApprovalView, Decision
-from holdfast.gate.dispatch import NoAnswer, understood
+from holdfast.gate.dispatch import Filled, NoAnswer, understood
 
 MAX_ANSWER = 64 * 1024
 
@@ -22,7 +22,7 @@ class AskCommand:
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = tuple(argv)
 
-    async def dispatch(self, request: ApprovalView) -> ApprovalDecision | NoAnswer:
+    async def dispatch(self, request: ApprovalView) -> ApprovalDecision | Filled | NoAnswer:
         """Run it; exit 0 and `{"decision": …}` is an answer, anything else is none."""
         told = request.model_dump_json().encode()
         environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
@@ -63,7 +63,7 @@ async def _talk(process: anyio.abc.Process, told: bytes) -> bytes | None:
     return found
 
 
-def _decided(said: bytes) -> ApprovalDecision | NoAnswer:
+def _decided(said: bytes) -> ApprovalDecision | Filled | NoAnswer:
     try:
         found: Any = json.loads(said)
     except ValueError:
@@ -79,4 +79,6 @@ def _decided(said: bytes) -> ApprovalDecision | NoAnswer:
     if isinstance(decision, ApprovalDecision) and decision.decision is Decision.DENIED:
         code = str(answer.get("reason_code") or decision.reason_code)
         decision = decision.model_copy(update={"reason_code": code})
+    elif isinstance(decision, ApprovalDecision) and "content" in answer:
+        return Filled(answer["content"], decision)
     return decision

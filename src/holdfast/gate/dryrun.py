@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from holdfast.contracts import EffectStatus, Json, PlannedEffect
+from holdfast.contracts import EffectStatus, Json, PlannedEffect, Risk, Verdict
+from holdfast.gate.crossing import Crossing, Outcome, call_record
+from holdfast.gate.passing import Passing
 from holdfast.gate.past import Pasts
 
 _DEPTH = 8
@@ -52,6 +54,31 @@ def _referred(root: Mapping[str, Any], ref: str) -> Any:
     for part in ref.removeprefix("#/").split("/"):
         found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
     return found
+
+
+def planned_effect(crossing: Crossing, passing: Passing, wanted: Risk | None) -> PlannedEffect:
+    """A call that a dry run does not make, as its plan lists it."""
+    verdict = passing.ruling.verdict
+    if verdict is Verdict.ALLOW and wanted is not None:
+        verdict = Verdict.ASK
+    return PlannedEffect(
+        ordinal=crossing.ordinal,
+        name=crossing.name,
+        arguments=passing.arguments,
+        side_effect=passing.capability.side_effect,
+        verdict=verdict.value,
+        rule=passing.ruling.rule_id,
+        request_digest=passing.body.ref.digest,
+        capability=passing.capability.digest,
+    )
+
+
+def pretended(crossing: Crossing, passing: Passing) -> Outcome:
+    """What the code of a dry run gets: a value of the right shape."""
+    capability = passing.capability
+    crossing.ordered(crossing.desk.next_order())
+    record = call_record(crossing.name, capability.side_effect, passing.request)
+    return Outcome(record, sample(capability.output_schema))
 
 
 class ApprovedPlan:

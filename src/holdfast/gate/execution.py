@@ -2,20 +2,21 @@
 
 What is on record decides what may happen next, so the records come first: an intent is on disk before an act that
 changes anything, and the code sees a result only once it is on record. The result of something that must not be
-done twice is on disk before the code goes on: losing it would cost a person's time. Any other is written, which the
-death of this process does not undo; that of a read is handed in, and lands before whatever the code does next.
+done twice is on disk before the code goes on: losing it would cost a person's time. Any other is handed in, and lands
+before whatever the code does next: lost with the process, it would be done again, which is harmless, and by then
+nothing has followed from it.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
 
 import anyio
 
 from holdfast.contracts import (
+    ApprovalStatus,
     Body,
     Draft,
     EffectIntent,
@@ -29,18 +30,37 @@ from holdfast.contracts import (
     canonical_json,
 )
 from holdfast.contracts._base import sure
+from holdfast.contracts.approval import Asks
 from holdfast.contracts.effect import EffectAttempt, EffectSeen
-from holdfast.errors import HoldfastError, JournalError
-from holdfast.gate._refusals import Refused, cancelled, failure_of, redacted, timed_out
+from holdfast.errors import HoldfastError, JournalError, ModelError
+from holdfast.gate._refusals import (
+    Refused,
+    asks_nobody,
+    cancelled,
+    failure_of,
+    not_signed_in,
+    redacted,
+    timed_out,
+)
+from holdfast.gate.act import Act
 from holdfast.gate.answers import answer
+from holdfast.gate.broker import Settled, settlement
 from holdfast.gate.budgets import refused_by, release_all, settle_all
 from holdfast.gate.crossing import Crossing, Doubt, Outcome, call_record
-from holdfast.gate.executor import Context, Executor, Finding
+from holdfast.gate.executor import (
+    Context,
+    Executor,
+    Finding,
+    NeedsAnswer,
+    Question,
+    Unsure,
+)
 from holdfast.gate.guards import Guards
 from holdfast.gate.limits import Limiter, RateLimited, check_response
 from holdfast.gate.passing import Passing
-from holdfast.gate.past import Past
-from holdfast.gate.recovery import HARMLESS, repeatable
+from holdfast.gate.past import Asked, Past
+from holdfast.gate.questions import Questions, settled_in
+from holdfast.gate.recovery import HARMLESS
 from holdfast.gate.redact import Redactor
 from holdfast.journal import Journal
 
@@ -49,6 +69,9 @@ _S = EffectStatus
 Why = Literal["not_started", "recovered"]
 """Why an effect is done again: it never began, or that is harmless."""
 
+Ends = Outcome | Doubt | Question | Asked
+"""How an attempt ends: with something for the code, or with what a person must be asked first."""
+
 MAX_REFUSED = 64 * 1024
 """Bytes of the arguments of a call that was not made, up to which they are kept."""
 
@@ -56,45 +79,20 @@ _LOOK_BACK = 5000
 """Records in which calls of the last minute are looked for."""
 
 
-@dataclass(slots=True)
-class Act:
-    """One attempt to make a call."""
-
-    crossing: Crossing
-    passing: Passing
-    intent: EffectIntent
-    """What was to happen."""
-    context: Context
-    started: float
-    """When the code asked."""
-    begun: float = 0.0
-    """When the capability was asked."""
-    together: bool = False
-    """Whether the intent is recorded together with the result, because nothing had to be on disk before a read."""
-
-    def before(self) -> list[Draft]:
-        """What has to be on record before the result."""
-        run_id, body = self.crossing.desk.run_id, self.passing.body
-        return [*self.passing.drafts, Draft.of(self.intent, run_id=run_id, bodies=(body,))]
-
-    @property
-    def took(self) -> float:
-        """Seconds the capability has taken."""
-        return monotonic() - self.begun
-
-    @property
-    def careful(self) -> bool:
-        """Whether it must not be done twice."""
-        return not repeatable(self.intent)
-
-
 class Execution:
     """Makes calls that were let through."""
 
     def __init__(
-        self, journal: Journal, *, limiter: Limiter, guards: Guards, redactor: Redactor
+        self,
+        journal: Journal,
+        *,
+        limiter: Limiter,
+        guards: Guards,
+        redactor: Redactor,
+        questions: Questions,
     ) -> None:
         self._journal = journal
+        self._questions = questions
         self._limiter = limiter
         self._guards = guards
         self._redactor = redactor
@@ -103,7 +101,7 @@ class Execution:
     async def make(self, crossing: Crossing, passing: Passing, started: float) -> Outcome | Doubt:
         """Intent, execute, result."""
         intent = passing.intent(crossing)
-        act = Act(crossing, passing, intent, _context(crossing, 1), started)
+        act = Act.of(self._questions, crossing, passing, intent, started=started)
         if passing.limits.rate_per_min is not None:
             await self._remember_rate(crossing.name)
         try:
@@ -116,9 +114,10 @@ class Execution:
                     await crossing.desk.append(act.before(), durable=not crossing.asks_model)
                     if crossing.desk.shares and (denied := await self.without_room(act)):
                         return denied
-                return await self._execute(act)
+                end = await self._execute(act)
         except RateLimited as why:
             raise self._turned_away(act, why) from None
+        return await self._to_the_end(act, end)
 
     async def _remember_rate(self, name: str) -> None:
         """Count the calls of the last minute that an earlier process made."""
@@ -162,8 +161,7 @@ class Execution:
         assert past.intent is not None
         if not past.intent.accounts:
             return None
-        context = _context(crossing, past.attempt)
-        return await self.without_room(Act(crossing, passing, past.intent, context, monotonic()))
+        return await self.without_room(self._act(crossing, passing, past, past.attempt))
 
     async def repeat(
         self, crossing: Crossing, passing: Passing, past: Past, reason: str
@@ -172,20 +170,48 @@ class Execution:
         assert past.intent is not None
         attempt = past.attempt + 1
         again = EffectAttempt(effect_id=past.effect_id, attempt=attempt, reason=reason)
-        act = Act(crossing, passing, past.intent, _context(crossing, attempt), monotonic())
+        act = self._act(crossing, passing, past, attempt)
+        await act.recall()
         async with self._limiter.slot(crossing.name, passing.limits):
             drafts = [*passing.drafts, Draft.of(again, run_id=crossing.desk.run_id)]
             await crossing.desk.append(drafts, durable=act.careful)
-            return await self._execute(act)
+            end = await self._execute(act)
+        return await self._to_the_end(act, end)
 
     async def reconcile(
         self, crossing: Crossing, passing: Passing, past: Past
     ) -> Outcome | Doubt | Why:
         """Let the capability find out what became of it; or why to do it again."""
         assert past.intent is not None
-        act = Act(crossing, passing, past.intent, _context(crossing, past.attempt), monotonic())
+        act = self._act(crossing, passing, past, past.attempt)
         act.begun = monotonic()
-        return await self._found_out(act, await self._ask_it(act))
+        found = await self._found_out(act, await self._ask_it(act))
+        if isinstance(found, Outcome):
+            await self.over(crossing, past)
+        return found
+
+    async def ask_on(
+        self, crossing: Crossing, passing: Passing, past: Past, refused: HoldfastError | None
+    ) -> Outcome | Doubt:
+        """Wait for the answer a call needs, and make it then; `refused`: it may not be made any more."""
+        assert past.question is not None
+        act = self._act(crossing, passing, past, past.attempt)
+        act.begun = monotonic()
+        if refused is not None:
+            return await self._void(act, past.question, refused)
+        await act.recall()
+        return await self._to_the_end(act, past.question)
+
+    async def over(self, crossing: Crossing, past: Past) -> None:
+        """The call has ended without this process: nobody need answer what it asked."""
+        own = [one.request for one in past.questions if one.settled is None]
+        open_ = [one for one in past.besides if not one.answered]
+        if own or open_:
+            await self._questions.let_go(crossing.desk, own, open_)
+
+    def _act(self, crossing: Crossing, passing: Passing, past: Past, attempt: int) -> Act:
+        assert past.intent is not None
+        return Act.of(self._questions, crossing, passing, past.intent, attempt=attempt)
 
     async def doubt(self, crossing: Crossing, past: Past) -> Doubt:
         """Record that nobody knows what became of it."""
@@ -225,10 +251,11 @@ class Execution:
             kind=crossing.kind,
             name=crossing.name,
             side_effect=effect,
-            ordinal=crossing.ordinal,
+            ordinal=crossing.number,
             awaited=awaited,
             request=request,
             call_id=crossing.call_id,
+            beside=crossing.beside,
             turn=crossing.turn,
             context=crossing.context,
             policy_refs=refused.rules,
@@ -254,22 +281,75 @@ class Execution:
 
     # -- one attempt ----------------------------------------------------------------------------------
 
-    async def _execute(self, act: Act) -> Outcome | Doubt:
+    async def _to_the_end(self, act: Act, end: Ends) -> Outcome | Doubt:
+        """Ask what a call needs to know, and make it again with the answer, as often as it takes."""
+        while not isinstance(end, Outcome | Doubt):
+            end = await self._asked(act, end)
+        if isinstance(end, Outcome):
+            await act.inquiry.close()
+        return end
+
+    async def _asked(self, act: Act, wanted: Question | Asked) -> Ends:
+        """Nothing was done: ask, unless that was done before, and then make the next attempt."""
+        crossing, inquiry = act.crossing, act.inquiry
+        try:
+            if isinstance(wanted, Question) and crossing.desk.dry is not None:
+                raise asks_nobody(crossing.name)
+            asked = wanted if isinstance(wanted, Asked) else await inquiry.put(wanted)
+        except ModelError as why:
+            return await self._failed(act, redacted(self._redactor, ErrorObject.of(why)), None)
+        answer, drafts = await inquiry.answered(asked, crossing.mood)
+        if asked.request.asks is Asks.SIGN_IN and answer.action != "accept":
+            if drafts:
+                await crossing.desk.append(drafts, durable=False)
+                asked.settled = settled_in(drafts)
+            return await self._failed(act, ErrorObject.of(not_signed_in(asked.request)), None)
+        asked.settled = settled_in(drafts) if drafts else asked.settled
+        inquiry.answers[asked.request.key or ""] = answer
+        act.context = inquiry.context(act.context.attempt + 1)
+        again = EffectAttempt(
+            effect_id=crossing.effect_id, attempt=act.context.attempt, reason="answered"
+        )
+        # It was counted when it was first made: that a person took their time makes it no call more.
+        limits = act.passing.limits.model_copy(update={"rate_per_min": None})
+        async with self._limiter.slot(crossing.name, limits):
+            drafts.append(Draft.of(again, run_id=crossing.desk.run_id))
+            await crossing.desk.append(drafts, durable=act.careful)
+            return await self._execute(act)
+
+    async def _void(self, act: Act, asked: Asked, why: HoldfastError) -> Outcome:
+        """A call that waited for an answer may not be made any more; nothing was done."""
+        desk = act.crossing.desk
+        if asked.settled is None:
+            end = Settled(ApprovalStatus.DENIED, "approval.void")
+            await desk.append(settlement(asked.request, end, desk.run_id), durable=False)
+        error = redacted(self._redactor, ErrorObject.of(why))
+        await self._record(act, _S.DENIED_BEFORE_EXECUTION, error=error)
+        return self._error_outcome(act, error, None)
+
+    async def _execute(self, act: Act) -> Ends:
         act.begun = monotonic()
         timeout = act.passing.limits.timeout_ms
         value: Json = None
         try:
             with anyio.move_on_after(timeout / 1000) as scope:
+                act.inquiry.begin(scope)
                 value = await act.passing.executor.execute(act.passing.arguments, act.context)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._cut_off(act, _S.CANCELLED, cancelled(act.crossing.name))
             raise
+        except NeedsAnswer as why:
+            return why.question
+        except Unsure as why:
+            return await self._cut_off(act, _S.FAILED, why.error)
         except Exception as why:  # noqa: BLE001 - whatever a capability raises is for the code to see
+            act.inquiry.raise_failure()
             error, kind = failure_of(act.crossing.name, why)
             return await self._failed(act, redacted(self._redactor, error), kind)
         if scope.cancelled_caught:
             return await self._cut_off(act, _S.TIMED_OUT, timed_out(act.crossing.name, timeout))
+        act.inquiry.raise_failure()
         return await self._gave(act, value)
 
     async def _gave(self, act: Act, value: Json, *, resolved: str | None = None) -> Outcome:
@@ -347,6 +427,7 @@ class Execution:
     # -- finding out ----------------------------------------------------------------------------------
 
     async def _ask_it(self, act: Act) -> Finding:
+        act.inquiry.over = True  # whoever looks what became of a call asks nobody
         try:
             with anyio.fail_after(act.passing.limits.timeout_ms / 1000):
                 return await act.passing.executor.reconcile(act.passing.arguments, act.context)
@@ -425,8 +506,12 @@ class Execution:
             desk.post_made(len(act.passing.drafts) + 2, lambda: [*act.before(), made()])
         elif crossing.lazy:
             desk.hold([made()], durable=act.careful)
-        else:
+        elif act.careful or desk.shares or crossing.asks_model:
             await desk.append([made()], durable=act.careful)
+        else:
+            # Were it lost, the call would be made again, which the other side recognises. Whatever the code does
+            # next is recorded behind it, most often in the same commit.
+            desk.post_made(1, lambda: [made()])
 
     def _external(self, context: Context) -> str | None:
         name = context.external_id
@@ -455,11 +540,6 @@ class Execution:
             error=error,
         )
         return Outcome(record, error=error, kind=kind)
-
-
-def _context(crossing: Crossing, attempt: int) -> Context:
-    desk = crossing.desk
-    return Context(crossing.effect_id, attempt, desk.session_id, desk.run_id, actor=desk.actor)
 
 
 def _as_recorded(value: Json, data: bytes) -> Json:

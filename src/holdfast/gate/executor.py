@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from holdfast.contracts import Capability, ErrorObject, Json
 from holdfast.contracts.approval import Asks
 from holdfast.contracts.model import ModelUsage
+from holdfast.errors import ModelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,17 @@ class NeedsAnswer(Exception):
     def __init__(self, question: Question) -> None:
         super().__init__(question.message)
         self.question = question
+
+
+class Unsure(Exception):
+    """Raised by `execute`: the call went out, and its answer is lost. `error` says why, to whoever may call again.
+
+    Of what must not be done twice, that is no answer: as after a timeout, nobody knows what became of it.
+    """
+
+    def __init__(self, error: ModelError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 async def _nobody(question: Question) -> Answer:

@@ -20,7 +20,10 @@ the intent is known is the table in `recovery.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic
+
+import anyio
 
 from holdfast.contracts import (
     ApprovalStatus,
@@ -28,7 +31,6 @@ from holdfast.contracts import (
     Draft,
     ErrorObject,
     Json,
-    PlannedEffect,
     Reserved,
     Risk,
     SideEffect,
@@ -36,7 +38,13 @@ from holdfast.contracts import (
     canonical_json,
 )
 from holdfast.contracts.payload import ApprovalPreapproved
-from holdfast.errors import CallerError, HoldfastError, ModelError, OperatorError
+from holdfast.errors import (
+    CallerError,
+    HoldfastError,
+    InternalError,
+    ModelError,
+    OperatorError,
+)
 from holdfast.gate._refusals import (
     Refused,
     changed,
@@ -49,15 +57,17 @@ from holdfast.gate._refusals import (
 from holdfast.gate.asking import Asking
 from holdfast.gate.broker import Settled, settlement
 from holdfast.gate.budgets import reserve_all
-from holdfast.gate.crossing import Crossing, Doubt, Outcome, as_asked, call_record
-from holdfast.gate.dryrun import sample
+from holdfast.gate.crossing import Crossing, Doubt, Outcome, as_asked
+from holdfast.gate.dryrun import planned_effect, pretended
 from holdfast.gate.execution import Execution
 from holdfast.gate.executor import Executor
 from holdfast.gate.guards import Guards
+from holdfast.gate.inquiry import Inquiry
 from holdfast.gate.limits import Limiter, check_request, too_large
 from holdfast.gate.passing import Passing
 from holdfast.gate.past import Past, mismatch, stored_json
 from holdfast.gate.policy import Call, Ruling
+from holdfast.gate.questions import Questions
 from holdfast.gate.recovery import HARMLESS, Action, action
 from holdfast.gate.redact import Redactor
 from holdfast.journal import Journal
@@ -79,7 +89,14 @@ class Gate:
         self.redactor = redactor
         self.guards = guards
         self._asking = asking
-        self._execution = Execution(journal, limiter=limiter, guards=guards, redactor=redactor)
+        self._questions = Questions(journal, asking, redactor)
+        self._execution = Execution(
+            journal,
+            limiter=limiter,
+            guards=guards,
+            redactor=redactor,
+            questions=self._questions,
+        )
 
     async def perform(self, crossing: Crossing) -> Outcome | Doubt:
         """Make a call, or say why not. What is raised is not for the code: the journal, the operator, a bug."""
@@ -88,6 +105,7 @@ class Gate:
         if past is not None:
             await self._check_same(crossing, executor, past)
             if past.answered:
+                await self._execution.over(crossing, past)
                 return await self._execution.again(crossing, past)
         try:
             if executor is None:
@@ -100,6 +118,39 @@ class Gate:
             return await self._execution.make(crossing, passing, started)
         except Refused as refused:
             return self._refuse(crossing, executor, refused, started)
+
+    async def beside(
+        self,
+        call: object,
+        executor: Executor,
+        arguments: Mapping[str, Json],
+        *,
+        name: str,
+        reserve: Reserved | None = None,
+        within_ms: int | None = None,
+    ) -> Outcome:
+        """Ask a model on behalf of a call that is under way: `call` is its `Context.call`.
+
+        It takes the whole path under `name`, which policy knows as `sampling:…`, on the budgets of the call's run, and
+        with records in its stream; the code does not see it, and nor does a replay. A person is asked while the call's
+        connection is held and its time stands still.
+        """
+        if not isinstance(call, Inquiry):
+            raise InternalError("`beside` was called for something that is no call under way.")
+        crossing = call.beside(executor, arguments, name=name, reserve=reserve, within_ms=within_ms)
+        try:
+            end = await self.perform(crossing)
+        except HoldfastError as why:
+            call.failure = call.failure or why
+            raise
+        finally:
+            crossing.mood("working")
+            if crossing.asked is not None:  # whoever wanted it does not any more
+                with anyio.CancelScope(shield=True):
+                    await self._questions.let_go(crossing.desk, [crossing.asked])
+        if isinstance(end, Doubt):
+            raise InternalError("A question to a model is in doubt, which it can't be.")
+        return end
 
     # -- may it? --------------------------------------------------------------------------------------
 
@@ -177,9 +228,9 @@ class Gate:
         """What a dry run does in place of a call that is more than a read."""
         ruling, dry = passing.ruling, crossing.desk.dry
         if dry is not None and not _free(passing, wanted):
-            dry.append(_planned_effect(crossing, passing, wanted))
+            dry.append(planned_effect(crossing, passing, wanted))
             if ruling.verdict is not Verdict.DENY:
-                return _pretended(crossing, passing)
+                return pretended(crossing, passing)
         if ruling.verdict is Verdict.DENY:
             raise Refused(denied(crossing.name, ruling), rules=ruling.rule_ids)
         return None
@@ -269,7 +320,14 @@ class Gate:
         if refused is not None:
             return refused
         released = past.released > past.attempt
-        what = action(past.intent, reconciles=executor.reconciles, released=released)
+        what = action(
+            past.intent,
+            reconciles=executor.reconciles,
+            released=released,
+            asks=past.question is not None,
+        )
+        if what is Action.ANSWER:
+            return await self._execution.ask_on(crossing, passing, past, _void(passing, past))
         if passing.ruling.verdict is Verdict.DENY and what is Action.REPEAT:
             what = Action.ASK  # it may not be done now, and nobody knows whether it was done
         if what is Action.RECONCILE:
@@ -309,34 +367,20 @@ class Gate:
         return self._execution.refused(crossing, body, effect, error, refused, started)
 
 
+def _void(passing: Passing, past: Past) -> ModelError | None:
+    """Why a call that waits for an answer may not be made any more; `None`: it may."""
+    asked = past.question
+    if passing.ruling.verdict is Verdict.DENY:
+        return denied(past.name, passing.ruling)
+    if asked is not None and asked.request.capability != passing.capability.digest:
+        return changed(past.name)
+    return None
+
+
 def _free(passing: Passing, wanted: Risk | None) -> bool:
     """Whether a call is one that a dry run makes, and a plan need not name: a read that nobody is asked about."""
     allowed = passing.ruling.verdict is Verdict.ALLOW and wanted is None
     return allowed and passing.capability.side_effect in HARMLESS
-
-
-def _planned_effect(crossing: Crossing, passing: Passing, wanted: Risk | None) -> PlannedEffect:
-    verdict = passing.ruling.verdict
-    if verdict is Verdict.ALLOW and wanted is not None:
-        verdict = Verdict.ASK
-    return PlannedEffect(
-        ordinal=crossing.ordinal,
-        name=crossing.name,
-        arguments=passing.arguments,
-        side_effect=passing.capability.side_effect,
-        verdict=verdict.value,
-        rule=passing.ruling.rule_id,
-        request_digest=passing.body.ref.digest,
-        capability=passing.capability.digest,
-    )
-
-
-def _pretended(crossing: Crossing, passing: Passing) -> Outcome:
-    """What the code of a dry run gets: a value of the right shape."""
-    capability = passing.capability
-    crossing.ordered(crossing.desk.next_order())
-    record = call_record(crossing.name, capability.side_effect, passing.request)
-    return Outcome(record, sample(capability.output_schema))
 
 
 def _json_body(value: Json) -> Body:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.contracts import (
@@ -15,8 +15,19 @@ from holdfast.contracts import (
     Json,
     Record,
 )
+from holdfast.contracts.approval import Asks
+from holdfast.contracts.payload import ApprovalSettled
 from holdfast.errors import OperatorError
 from holdfast.journal import Journal
+
+
+@dataclass(slots=True)
+class Asked:
+    """A question that a call had for a person."""
+
+    request: ApprovalRequest
+    settled: ApprovalSettled | None = None
+    """That the run has taken note of its end, and what that was."""
 
 
 @dataclass(slots=True)
@@ -43,12 +54,26 @@ class Past:
     approval: ApprovalRequest | None = None
     settled: bool = False
     """Whether the run had taken note of the approval's end."""
+    questions: list[Asked] = field(default_factory=list[Asked])
+    """What it asked people once it was let through, in order."""
+    question: Asked | None = None
+    """The one it waits for: nothing was done, and nothing is before somebody answers."""
+    besides: list[Past] = field(default_factory=lambda: list[Past]())
+    """What was done on its behalf while it was under way, in order."""
 
     @property
     def call_id(self) -> str | None:
         """The model's call that it answers."""
         said = self.intent or self.approval
         return None if said is None else said.call_id
+
+    @property
+    def unanswered(self) -> list[ApprovalRequest]:
+        """Whatever was asked on its behalf, and of whose end the run has not taken note."""
+        found = [one.request for one in self.questions if one.settled is None]
+        if self.approval is not None and not self.settled:
+            found.append(self.approval)
+        return [*found, *(one for past in self.besides for one in past.unanswered)]
 
     @property
     def answered(self) -> bool:
@@ -76,8 +101,7 @@ class Pasts:
             case "effect_intent":
                 self._intended(EffectIntent.model_validate(said))
             case "approval_settled":
-                if past := self._approvals.get(str(said["id"])):
-                    past.settled = True
+                self._settled(ApprovalSettled.model_validate(said))
             case "hook":
                 self._hooked(said)
             case "effect_result" | "effect_seen" | "effect_attempt" | "effect_released":
@@ -91,16 +115,35 @@ class Pasts:
         return [past for _, past in sorted(self.calls.items()) if not past.answered]
 
     def _requested(self, said: ApprovalRequest) -> None:
-        if said.ordinal is not None:
-            past = self._at(said.ordinal, said.effect_id, said.tool, said.request, said.arguments)
+        past = self._past(said.effect_id, said.beside, said.ordinal, said.tool)
+        if past is None:
+            return
+        past.arguments = past.arguments or said.arguments
+        past.request = past.request or str(said.request)
+        self._approvals[said.id] = past
+        if said.asks is Asks.CONSENT:
             past.approval = said
-            self._approvals[said.id] = past
+            return
+        past.questions.append(Asked(said))
+        if not said.during:
+            past.question = past.questions[-1]
+
+    def _settled(self, said: ApprovalSettled) -> None:
+        past = self._approvals.get(said.id)
+        if past is None:
+            return
+        for one in past.questions:
+            if one.request.id == said.id:
+                one.settled = said
+                return
+        past.settled = True
 
     def _intended(self, said: EffectIntent) -> None:
-        if said.ordinal is not None:
+        past = self._past(said.effect_id, said.beside, said.ordinal, said.name)
+        if past is not None:
             arguments = said.content_refs[0] if said.content_refs else said.request
-            past = self._at(said.ordinal, said.effect_id, said.name, said.request, arguments)
             past.intent, past.arguments = said, str(arguments)
+            past.request = past.request or str(said.request)
 
     def _hooked(self, said: dict[str, Any]) -> None:
         response = said.get("response")
@@ -108,13 +151,20 @@ class Pasts:
             key = (str(said["subject"]), str(said["point"]), str(said["hook_id"]))
             self.responses[key] = str(response)
 
-    def _at(
-        self, ordinal: int, effect: str, name: str, request: str | None, arguments: str | None
-    ) -> Past:
-        found = self.calls.get(ordinal)
-        if found is None:
-            found = Past(ordinal, effect, name, str(request), str(arguments or request))
-            self.calls[ordinal] = self._effects[effect] = found
+    def _past(self, effect: str, beside: str | None, ordinal: int | None, name: str) -> Past | None:
+        """The call, or what was done beside one; `None` for an effect that is neither."""
+        found = self._effects.get(effect)
+        if found is not None:
+            return found
+        parent = None if beside is None else self._effects.get(beside)
+        if parent is not None:
+            found = Past(parent.ordinal, effect, name, "", "")
+            parent.besides.append(found)
+        elif ordinal is not None:
+            found = self.calls[ordinal] = Past(ordinal, effect, name, "", "")
+        else:
+            return None
+        self._effects[effect] = found
         return found
 
 
@@ -128,6 +178,7 @@ def _go_on(past: Past, record: Record) -> None:
             past.seen_error = ErrorObject.model_validate(said["error"])
     elif record.kind == "effect_attempt":
         past.attempt, past.result = int(str(said["attempt"])), None
+        past.question = None
     else:
         past.released = int(str(said["attempt"]))
 

@@ -7,7 +7,7 @@ The order, for a call of a capability that exists (any other is denied):
    or `?`: a wide rule is written without this one capability in mind.
 2. Without such a rule, the capability's own approval: `manual` asks, `auto` allows or asks.
 3. Without that either, the default: what touches nothing or only reads is allowed, and so is a question to a
-   model; everything else asks.
+   model, unless a tool server wants it asked (`sampling:…`); everything else asks.
 4. The session's rules, likewise first to last. Whoever opened the session is not the operator, so they can make
    the outcome stricter (deny > ask > allow), and each limit smaller, and nothing else.
 
@@ -24,7 +24,7 @@ from holdfast.contracts import Capability, CapabilityLimits, Json, SideEffect, d
 from holdfast.contracts.capability import Risk
 from holdfast.contracts.policy import Provenance, Rule, Verdict
 from holdfast.errors import CallerError
-from holdfast.gate._policy_rules import Call, Ready, invalid, parse_rules, ready
+from holdfast.gate._policy_rules import SAMPLING, Call, Ready, invalid, parse_rules, ready
 from holdfast.gate.expression import Facts, parse_expression
 from holdfast.gate.recovery import HARMLESS
 
@@ -216,7 +216,11 @@ class Policy:
 
     def _by_default(self, call: Call, capability: Capability, notes: _Notes | None) -> Ruling:
         effect = capability.side_effect
-        if call.provenance is Provenance.MODEL:
+        if call.tool.startswith(SAMPLING):
+            # What a tool server wants a model asked, and with whose money: nobody has said so before.
+            verdict = Verdict.DENY if self.default is Verdict.DENY else Verdict.ASK
+            rule_id = "default.sampling"
+        elif call.provenance is Provenance.MODEL:
             verdict, rule_id = Verdict.ALLOW, "default.model"
         elif effect in HARMLESS:
             verdict, rule_id = Verdict.ALLOW, "default.read"

@@ -3,6 +3,9 @@
 A read is done again under the same id. A capability that can find out is asked. What the other side would recognise
 is done again, under the same id; also where asking did not help. Anything else is a person's business: it is never
 silently done again, and never silently dropped.
+
+A call that asked a person for what it needs, before it did anything, is in no doubt: it waits for the answer. Once
+that is there and the next attempt is on record, it is as any other.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ class Action(StrEnum):
     """Its own record tells: an approval's row, a hook's decision, a child's journal."""
     ASK = "ask"
     """Stop, and let a person say."""
+    ANSWER = "answer"
+    """Nothing was done: wait for the answer it needs, then do it."""
 
 
 _LOOKED_UP = frozenset(
@@ -38,13 +43,18 @@ _LOOKED_UP = frozenset(
 )
 
 
-def action(intent: EffectIntent, *, reconciles: bool, released: bool = False) -> Action:
+def action(
+    intent: EffectIntent, *, reconciles: bool, released: bool = False, asks: bool = False
+) -> Action:
     """What to do about an effect of which only the intent is known.
 
-    `reconciles`: its capability can find out. `released`: a person said that it may be done again.
+    `reconciles`: its capability can find out. `released`: a person said that it may be done again. `asks`: the last
+    thing it did was to ask a person for what it needs, answered by now or not.
     """
     if intent.kind in _LOOKED_UP:
         return Action.LOOK_UP
+    if asks:  # also what must not be done twice: it was not done once
+        return Action.ANSWER
     if released or _reads(intent):
         return Action.REPEAT
     if reconciles:  # also where a repetition would be recognised: who can tell need not do it again

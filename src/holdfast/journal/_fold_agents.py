@@ -67,6 +67,7 @@ AGENTS: dict[str, Fold] = {
     "run_prompted": _run_prompted,
     "text_pinned": _text_pinned,
     "text_unpinned": _text_unpinned,
+    "notice_given": _of_a_run,
     "model_retry": _of_a_run,
     "model_switched": _of_a_run,
     "tool_answered": _of_a_run,

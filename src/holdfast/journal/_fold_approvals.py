@@ -11,6 +11,8 @@ from holdfast.journal._rows import Fact, Fold, Rows, Value, active_run, illegal,
 
 RELEASES = ("approved", "approved_for_session")
 ANSWERS = (*RELEASES, "denied")
+_QUESTION = ("asks", "form", "url", "during")
+"""What a row has more when it is a question, not just about consent."""
 
 
 def _approval_requested(rows: Rows, fact: Fact) -> None:
@@ -36,6 +38,7 @@ def _approval_requested(rows: Rows, fact: Fact) -> None:
         "decision": None,
         "reason_code": None,
         "settled": False,
+        **{name: said[name] for name in _QUESTION if name in said},
     }
     rows.put("approvals", said["id"], value, "pending")
     if fact.run_id is not None:

@@ -38,6 +38,7 @@ class Pen:
         "_journal",
         "_lease",
         "_owner",
+        "_since",
         "heard",
         "pos",
         "stream",
@@ -52,6 +53,8 @@ class Pen:
         self._lease: Lease | None = None
         self._fresh_until = 0.0
         self._failure: BaseException | None = None
+        self._since = 0
+        """Counts the failures that somebody heard of: what was handed in before one can't have been written either."""
         self.heard: Callable[[], None] | None = None
         """Told whenever something was written, or handed in."""
 
@@ -151,7 +154,13 @@ class Pen:
         lease = self._held()
         at = self.pos
         self.pos = at + count
-        self._journal.post(self.stream, make, failed=self.fail, expected_pos=at, epoch=lease.epoch)
+        since = self._since
+
+        def failed(failure: BaseException) -> None:
+            if since == self._since:
+                self.fail(failure)
+
+        self._journal.post(self.stream, make, failed=failed, expected_pos=at, epoch=lease.epoch)
         if self.heard is not None:
             self.heard()
 
@@ -170,12 +179,14 @@ class Pen:
         failure, self._failure = self._failure, None
         if failure is not None:
             self.pos = LOST
+            self._since += 1
             raise failure
 
     def lose(self) -> None:
         """Forget where the stream stands: look before the next write."""
         self.pos = LOST
         self._failure = None
+        self._since += 1
 
     def _held(self) -> Lease:
         if self._failure is not None:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from holdfast.contracts.canonical import canonical_text, digest
 from holdfast.errors import CallerError
+
+MAX_NAMES = 20
+"""Names that a notice lists; of more it says how many."""
 
 
 class Fence(NamedTuple):
@@ -236,6 +240,41 @@ def tool_scope_failed(error: str) -> str:
     return notice(
         Prefix.TOOL_SCOPE_WARNING,
         f"Tool scope apply failed ({error}); closing the visible tool set until the next boundary.",
+    )
+
+
+def tools_came_and_went(
+    added: Sequence[str], removed: Sequence[str], changed: Sequence[str]
+) -> str:
+    """Other tools from here on, by name."""
+    parts = (("added", added), ("removed", removed), ("changed", changed))
+    said = [f"{what}: {_names(names)}" for what, names in parts if names]
+    return tools_changed("; ".join(said) + ".")
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MAX_NAMES])
+    return shown if len(names) <= MAX_NAMES else f"{shown} and {len(names) - MAX_NAMES} more"
+
+
+def server_unreachable(server: str) -> str:
+    """A tool server can't be reached, and is tried again."""
+    return notice(
+        Prefix.TOOL_SCOPE_WARNING,
+        f"Tool server `{server}` can't be reached. Calls of its tools are refused until it is back.",
+    )
+
+
+def server_back(server: str) -> str:
+    """A tool server can be reached again."""
+    return notice(Prefix.TOOL_SCOPE, f"Tool server `{server}` can be reached again.")
+
+
+def removal_forced(server: str) -> str:
+    """A tool server was removed before its calls had ended."""
+    return notice(
+        Prefix.TOOL_SCOPE_WARNING,
+        f"Tool server `{server}` was removed while calls of its tools were under way; they were cut off.",
     )
 
 

@@ -176,7 +176,7 @@ class Methods:
             limits = (await self._hf.shell.show(session_id)).limits
             row = await self._hf.journal.row("sessions", session_id)
         setup = setup_of(services, row)
-        return services.tools(setup), setup, limits
+        return await services.toolbox(setup), setup, limits
 
     # -- runs -----------------------------------------------------------------------------------------
 
@@ -230,9 +230,12 @@ class Methods:
     async def _decide(self, asked: p.Decide, _: Call) -> Any:
         actor, inbox = asked.actor or self._actor, self._hf.approvals
         if asked.id.startswith(PLAN):
+            if asked.content is not None:
+                raise CallerError("INVALID_ARGUMENT", "A plan takes no `content`.")
             return await inbox.decide_plan(
                 asked.id, asked.decision, actor=actor, reason=asked.reason, via=self._via
             )
+        content: Any = asked.content
         view = await inbox.decide(
             asked.id,
             asked.decision,
@@ -240,6 +243,7 @@ class Methods:
             reason_code=asked.reason_code,
             reason=asked.reason,
             via=self._via,
+            content=content,
         )
         if asked.resume and view.run_id is not None:
             self._background.start_soon(self._go_on, view.run_id)

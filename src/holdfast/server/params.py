@@ -183,6 +183,8 @@ class Decide(Asked):
     """Why, in words."""
     actor: str | None = None
     """Who answers."""
+    content: JsonValue = None
+    """What was filled in, where there is a form."""
     resume: bool = True
     """Whether the run goes on here; `run.resume` gives its result."""
 

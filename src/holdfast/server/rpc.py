@@ -174,7 +174,8 @@ class Connection:
     def _turn(self, name: str) -> anyio.Lock:
         found = self._turns.get(name)
         if found is None:
-            found = self._turns[name] = anyio.Lock()
+            # Not even for a moment is anybody else let in: what comes next finds this one begun.
+            found = self._turns[name] = anyio.Lock(fast_acquire=True)
         return found
 
     async def _notify(self, method: str, params: dict[str, Any]) -> None:

@@ -33,6 +33,9 @@ call of a box at a time; it may block, and its time counts for `wall_ms` only.""
 Meanwhile: TypeAlias = Callable[[], Awaitable[None]]
 """What to do while the engine computes."""
 
+ANYTHING = "*"
+"""Stands among names for all that can't be told: code that runs text can define whatever it likes."""
+
 Jail: TypeAlias = Literal["auto", "required", "off"]
 """Whether to jail workers: where it works, or not at all without, or never."""
 
@@ -83,6 +86,8 @@ class AtCall:
     """The code stands at a call. Answer with `Gave` or `Raised`; if it was declared awaited, also with `Later`."""
 
     call: Wanted
+    direct: bool = False
+    """Whether it was declared awaited, and the code wants its value at once all the same: no `Later` then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +167,14 @@ class Box(Protocol):
         limits: SessionLimits,
         names: Mapping[str, Call],
         outside: Mapping[str, bool] = MappingProxyType({}),
+        meant: frozenset[str] = frozenset(),
         meanwhile: Meanwhile | None = None,
     ) -> Stop:
         """Run code until it ends, or stands at a call that the host must answer.
 
         `inputs` become variables, `names` the functions the box answers itself. `outside` are the capabilities,
-        and whether code awaits them; without any, the run always ends here, and faster. `meanwhile` is awaited
+        and whether code awaits them; without any, the run always ends here, and faster. `meant` are those that no
+        code of the session can have given another meaning: calls of these may be `direct`. `meanwhile` is awaited
         while the engine computes, and has ended before this returns; if it raises, the run is stopped and the
         box is dead. A cancelled run kills the box's process before this raises.
 

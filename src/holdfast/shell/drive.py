@@ -202,7 +202,7 @@ class Drive:
             return await self._resume(errand, id_=errand.id) if errand else self._parked()
         call = stop.call
         errand = self._errand(call)
-        if self.awaited(call.name):
+        if self.awaited(call.name) and not stop.direct:
             # It is under way from the code's next stop on: a call that is alone then needs no task.
             self._start_all(but=errand)
             return await self._timed(self.box.resume(Later(), wall_ms=self._wall_ms()))
@@ -455,7 +455,8 @@ def record_of(past: Past) -> ExternalCallRecord:
     else:
         effect = intent.side_effect
     if result is None or not past.answered:
-        waiting = CallStatus.APPROVAL_PENDING if intent is None else CallStatus.TIMEOUT
+        asks = intent is None or past.question is not None
+        waiting = CallStatus.APPROVAL_PENDING if asks else CallStatus.TIMEOUT
         return ExternalCallRecord(
             name=past.name,
             side_effect=effect,

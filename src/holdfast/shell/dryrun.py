@@ -70,7 +70,7 @@ class DryRun:
         actor: str | None,
     ) -> RunResult:
         services, plan_id = self._services, new_id("plan")
-        toolbox, policy = services.tools(setup), services.policy.within(setup.rules)
+        toolbox, policy = await services.toolbox(setup), services.policy.within(setup.rules)
         planned: list[PlannedEffect] = []
         # What it reads is recorded in a stream of its own: the session's may be in use.
         pen = Pen(services.journal, f"holdfast:dry:{plan_id}", services.owner)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.contracts import (
-    ApprovalStatus,
     Body,
     Diagnostic,
     Draft,
@@ -13,18 +12,17 @@ from holdfast.contracts import (
     RunResult,
     RunStatus,
 )
+from holdfast.contracts.approval import Asks
 from holdfast.contracts.payload import RunParked
 from holdfast.errors import HoldfastError
-from holdfast.gate.broker import ended, settlement
 from holdfast.gate.past import Pasts, pasts_of
+from holdfast.gate.questions import left_behind, never_made, withdrawn
 from holdfast.shell.drive import Drive, Parked
 from holdfast.shell.snapshot import Snapshot, pack
 from holdfast.shell.story import Story, cleaned
 
 if TYPE_CHECKING:
     from holdfast.shell.session import Session
-
-_CANCELLED = ApprovalStatus.CANCELLED
 
 
 async def withdraw(session: Session, run_id: str) -> Pasts:
@@ -38,10 +36,10 @@ async def withdraw(session: Session, run_id: str) -> Pasts:
     pasts = await pasts_of(services.journal, session.id, run_id, after=after)
     drafts: list[Draft] = []
     for past in pasts.calls.values():
-        asked = past.approval
-        if asked is not None and not past.settled:
-            await services.approvals.end(asked.id, _CANCELLED, "approval.cancelled")
-            drafts += settlement(asked, ended(await services.approvals.status(asked.id)), run_id)
+        drafts += await withdrawn(services.approvals, past.unanswered, run_id)
+        for one in past.besides:
+            drafts += left_behind(one, run_id)
+        drafts += never_made(past, run_id)
     if drafts:
         await session.pen.append(drafts)
     return pasts
@@ -52,7 +50,8 @@ async def park(session: Session, story: Story, drive: Drive, parked: Parked) -> 
     session.pen.raise_failure()
     row: dict[str, Any] = await session.services.journal.row("runs", story.run_id) or {}
     approvals, doubts = row.get("pending_approvals") or (), row.get("in_doubt") or ()
-    found = _standing_result(story.run_id, drive, parked, approvals, doubts)
+    error = await _why(session, story.run_id, parked, approvals, doubts)
+    found = _standing_result(story.run_id, drive, error, approvals, doubts)
     result = cleaned(session.services.gate.redactor, found)
     said, bodies = await _parked_state(session, drive, story)
     body = Body.of(result.model_dump_json().encode(), role="result", mime="application/json")
@@ -112,31 +111,12 @@ async def _parked_state(
 
 
 def _standing_result(
-    run_id: str, drive: Drive, parked: Parked, approvals: Any, doubts: Any
+    run_id: str, drive: Drive, error: ErrorObject, approvals: Any, doubts: Any
 ) -> RunResult:
     """What the caller of a run gets that stands."""
     progress = drive.box.progress()
-    if doubts:
-        named = ", ".join(f"`{errand.name}`" for errand in parked.doubts)
-        error = ErrorObject(
-            code="INTERRUPTED",
-            message=f"Nobody knows whether {named} happened; the run stands there.",
-            hint=f"Say so with `holdfast runs resolve {run_id} {doubts[0]}`"
-            " (--happened JSON, --did-not-happen or --retry), then resume it.",
-            effect_id=str(doubts[0]),
-        )
-        status = RunStatus.INTERRUPTED
-    else:
-        named = ", ".join(f"`{errand.name}`" for errand in parked.waiting)
-        error = ErrorObject(
-            code="WAITING_FOR_APPROVAL",
-            message=f"The run waits for a person to approve {named}.",
-            hint=f"`holdfast approvals approve {approvals[0] if approvals else 'ID'}`, or deny;"
-            " the run then goes on at this call.",
-        )
-        status = RunStatus.WAITING_FOR_APPROVAL
     return RunResult(
-        status=status,
+        status=RunStatus.INTERRUPTED if doubts else RunStatus.WAITING_FOR_APPROVAL,
         stdout=progress.stdout,
         stderr=progress.stderr,
         diagnostics=(Diagnostic.error(error),),
@@ -145,4 +125,39 @@ def _standing_result(
         run_id=run_id,
         approval_id=str(approvals[0]) if approvals else None,
         in_doubt=tuple(map(str, doubts)),
+    )
+
+
+async def _why(
+    session: Session, run_id: str, parked: Parked, approvals: Any, doubts: Any
+) -> ErrorObject:
+    """Why a run stands, for whoever can help it on."""
+    if doubts:
+        named = ", ".join(f"`{errand.name}`" for errand in parked.doubts)
+        return ErrorObject(
+            code="INTERRUPTED",
+            message=f"Nobody knows whether {named} happened; the run stands there.",
+            hint=f"Say so with `holdfast runs resolve {run_id} {doubts[0]}`"
+            " (--happened JSON, --did-not-happen or --retry), then resume it.",
+            effect_id=str(doubts[0]),
+        )
+    named = ", ".join(f"`{errand.name}`" for errand in parked.waiting)
+    first = str(approvals[0]) if approvals else "ID"
+    row: dict[str, Any] = await session.services.journal.row("approvals", first) or {}
+    match row.get("asks"):
+        case Asks.INPUT:
+            wants = f"to answer a question of {named}"
+            how = f"`holdfast approvals show {first}` tells what is asked;"
+            how += " `holdfast approvals approve` with `--field name=value` answers it, or deny;"
+        case Asks.SIGN_IN:
+            wants = f"to sign in for {named}"
+            how = f"Sign in{' at ' + str(row['url']) if row.get('url') else ''}, then"
+            how += f" `holdfast approvals approve {first}`, or deny;"
+        case _:
+            wants = f"to approve {named}"
+            how = f"`holdfast approvals approve {first}`, or deny;"
+    return ErrorObject(
+        code="WAITING_FOR_APPROVAL",
+        message=f"The run waits for a person {wants}.",
+        hint=f"{how} the run then goes on at this call.",
     )

@@ -96,7 +96,7 @@ class Runner:
             if refusal.status is None:
                 raise
             return failed(refusal)
-        session.reads(request.code)
+        session.reads(request.code, request.inputs)
         if session.toolbox.all() or session.services.gate.guards.runs or parent is not None:
             story = self._story(request, limits, actor=actor, parent=parent, call_id=call_id)
             return await self._driven(story, request, limits, box, plan, durable=durable)
@@ -118,6 +118,7 @@ class Runner:
 
         ran: Stop | None = None
         with anyio.CancelScope() as self._plain:
+            session.coming = None
             try:
                 ran = await box.run(
                     request.code,
@@ -170,6 +171,7 @@ class Runner:
                 limits=limits,
                 names=self._session.discovery(limits),
                 outside=self._session.outside(),
+                meant=self._session.meant(request.code),
             )
 
         return await self._through(
@@ -209,13 +211,14 @@ class Runner:
 
     def _again(self, box: Box, found: Standing, limits: SessionLimits) -> Awaitable[Stop]:
         session = self._session
-        session.reads(found.request.code)
+        session.reads(found.request.code, found.request.inputs)
         return box.run(
             found.request.code,
             inputs=found.request.inputs,
             limits=limits,
             names=session.discovery(limits),
             outside=session.outside(),
+            meant=session.meant(found.request.code),
         )
 
     async def _reopened(
@@ -295,6 +298,7 @@ class Runner:
         """Drive a run to its end, or to where it waits."""
         session = self._session
         self._drive, self._run_id = drive, story.run_id
+        session.coming = None
         resumed = drive.desk.begun
         if story.parent is not None:
             drive.desk.tell()  # those who watch the agent see its code before they see what came of it
@@ -442,7 +446,11 @@ class Runner:
         story.creates = row is None or row["status"] != "open"
         story.told = drive.desk.begun = await journal.row("runs", story.run_id) is not None
 
-    def _cancelled_result(self, run_id: str) -> RunResult:
+    def never_began(self) -> RunResult:
+        """What its caller gets of a run that was cancelled before it began: nothing of it is on record."""
+        return self._cancelled_result(None)
+
+    def _cancelled_result(self, run_id: str | None) -> RunResult:
         error, self._reason = was_cancelled(self._reason), None
         return RunResult(
             status=RunStatus.CANCELLED,

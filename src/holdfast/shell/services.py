@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from holdfast.contracts import Language, RunRequest, SessionLimits, Setup
+from holdfast.contracts import Capability, Language, RunRequest, SessionLimits, Setup
 from holdfast.gate.approvals import Approvals
 from holdfast.gate.executor import Toolbox
 from holdfast.gate.gate import Gate
@@ -21,6 +21,25 @@ class Tools(Protocol):
 
     def __call__(self, setup: Setup, more: Sequence[object] = ()) -> Toolbox:
         """What a session that is opened like this may call, with `more` that its holder brings along."""
+        ...
+
+
+class Boundaries(Protocol):
+    """Tools that come and go: what is wanted of them is done where nothing is under way."""
+
+    @property
+    def epoch(self) -> int:
+        """Changes whenever what sessions see does."""
+        ...
+
+    async def boundary(self, setup: Setup, *, wait: bool = True) -> None:
+        """A session that is opened like this is about to do something; `wait` until what it sees is known."""
+        ...
+
+    def news(
+        self, setup: Setup, before: object, tools: Iterable[Capability], turn: int
+    ) -> tuple[object, list[str]]:
+        """How things stand, and what a model is told that was last told `before`, ahead of that question."""
         ...
 
 
@@ -44,6 +63,14 @@ class Services:
     """What a session that is opened like this may call."""
     owner: str
     """Who holds the leases."""
+    surfaces: Boundaries | None = None
+    """Tools that come and go."""
+
+    async def toolbox(self, setup: Setup) -> Toolbox:
+        """What a session that is opened like this may call by now."""
+        if self.surfaces is not None:
+            await self.surfaces.boundary(setup)
+        return self.tools(setup)
 
 
 def setup_of(services: Services, row: Mapping[str, Any] | None) -> Setup:

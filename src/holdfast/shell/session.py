@@ -41,7 +41,7 @@ from holdfast.gate.executor import Toolbox
 from holdfast.gate.past import pasts_of
 from holdfast.gate.policy import Policy
 from holdfast.journal.pen import Pen
-from holdfast.shell.box import Box, Boxes, Call
+from holdfast.shell.box import ANYTHING, Box, Boxes, Call
 from holdfast.shell.definitions import Definitions
 from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import CancelMode
@@ -83,6 +83,8 @@ class Session:
         self.id = id_
         self.used = monotonic()
         self.busy = False
+        self.coming: anyio.CancelScope | None = None
+        """Ends a run that has its turn and has not begun: its box and its surfaces are being made ready."""
         self.services = services
         self.language = language
         self.pen = Pen(services.journal, id_, services.owner)
@@ -116,6 +118,8 @@ class Session:
         self._state: str | None = None
         self._size = 0
         self._named: tuple[SessionLimits, Toolbox, Mapping[str, Call]] | None = None
+        self._epoch = -1
+        self._told: object = None
 
     @property
     def names(self) -> set[str]:
@@ -129,9 +133,10 @@ class Session:
     def names(self, names: set[str]) -> None:
         self._names, self._unread = names, []
 
-    def reads(self, code: str) -> None:
+    def reads(self, code: str, inputs: Iterable[str] = ()) -> None:
         """Take note of code that is about to run; what it defines is found out when somebody asks."""
         self._unread.append(code)
+        self._names.update(inputs)
 
     @property
     def boxes(self) -> Boxes:
@@ -155,10 +160,12 @@ class Session:
         actor: str | None = None,
     ) -> RunResult:
         """Run code and record it; with `durable`, the record is on disk when this returns."""
-        async with _Turn(self, wait_ms):
-            self._check_free()
-            await self.fit(setup)
-            return await self.runner.run(request, durable=durable, actor=actor)
+        with anyio.CancelScope() as coming:
+            async with _Turn(self, wait_ms, coming=coming):
+                self._check_free()
+                await self.fit(setup)
+                return await self.runner.run(request, durable=durable, actor=actor)
+        return self.runner.never_began()
 
     async def resume(
         self, run_id: str, *, wait_ms: int, durable: bool, setup: Setup | None = None
@@ -257,7 +264,12 @@ class Session:
         """Stop what runs here now; False when nothing does."""
         if self.holder is not None and self.holder.cancel(mode, run_id, reason):
             return True
-        return self.runner.cancel(mode, run_id, reason)
+        if self.runner.cancel(mode, run_id, reason):
+            return True
+        if self.coming is None or run_id is not None:
+            return False
+        self.coming.cancel()
+        return True
 
     async def destroy(self, *, wait_ms: int, reason: str = "asked") -> None:
         """End the session: nothing runs in it any more, and its bodies may be erased."""
@@ -408,16 +420,33 @@ class Session:
         Only here: what it remembers may be gone by now, and a session can be ended, or opened otherwise, all the same.
         """
         wanted = self._remembered if setup is None else setup
-        if wanted is self.setup and wanted is self._remembered and more == self.more:
+        surfaces = self.services.surfaces
+        if surfaces is not None:
+            await surfaces.boundary(wanted)
+        moved = surfaces is not None and surfaces.epoch != self._epoch
+        if wanted is self.setup and wanted is self._remembered and more == self.more and not moved:
             return
-        if wanted != self.setup or more != self.more:
+        if wanted != self.setup or more != self.more or moved:
             self.more = more
             self._use(wanted)
         if wanted != self._remembered and self.limits is not None:
             await self.pen.append([Draft.of(SessionOpened(setup=wanted))])
         self._remembered = wanted
 
+    async def boundary(self, turn: int) -> list[str]:
+        """Between two questions of a model: take what it may call by now, and give what it has to be told of that."""
+        surfaces = self.services.surfaces
+        if surfaces is None:
+            return []
+        await surfaces.boundary(self.setup, wait=False)
+        if surfaces.epoch != self._epoch:
+            self._use(self.setup)
+        self._told, words = surfaces.news(self.setup, self._told, self.toolbox.all(), turn)
+        return words
+
     def _use(self, setup: Setup) -> None:
+        if self.services.surfaces is not None:
+            self._epoch = self.services.surfaces.epoch
         self.toolbox = self.services.tools(setup, self.more)
         self.policy = self.services.policy.within(setup.rules)
         self.setup = setup
@@ -434,9 +463,23 @@ class Session:
         """What the code can call, and whether it awaits it."""
         return outside_of(self.toolbox)
 
+    def meant(self, code: str) -> frozenset[str]:
+        """Awaited capabilities that can only be meant by their names, as no code has bound one of these."""
+        if "await" not in code or ANYTHING in self.names:
+            return frozenset()
+        bound = self.names
+        return frozenset(
+            one.name for one in self.toolbox.all() if one.asynchronous and one.name not in bound
+        )
+
     # -- the turn -------------------------------------------------------------------------------------
 
-    async def enter(self, wait_ms: int, resumes: str | None = None) -> None:
+    async def enter(
+        self,
+        wait_ms: int,
+        resumes: str | None = None,
+        coming: anyio.CancelScope | None = None,
+    ) -> None:
         """Wait for our turn in this process, and for the stream's lease among processes."""
         deadline = monotonic() + wait_ms / 1000
         if self._turn.locked():
@@ -446,7 +489,7 @@ class Session:
                 raise busy(self.id)
         else:
             self._turn.acquire_nowait()
-        self.busy = True
+        self.busy, self.coming = True, coming
         try:
             await self._take(deadline, resumes)
         except BaseException:
@@ -455,7 +498,7 @@ class Session:
 
     def leave(self) -> None:
         """Let the next one in."""
-        self.busy = False
+        self.busy, self.coming = False, None
         self.used = monotonic()
         self._turn.release()
 
@@ -592,13 +635,20 @@ class Session:
 class _Turn:
     """A turn in a session: if it goes wrong, box and journal may disagree, and the box is made again."""
 
-    def __init__(self, session: Session, wait_ms: int, resumes: str | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        wait_ms: int,
+        resumes: str | None = None,
+        coming: anyio.CancelScope | None = None,
+    ) -> None:
         self._session = session
         self._wait_ms = wait_ms
         self._resumes = resumes
+        self._coming = coming
 
     async def __aenter__(self) -> None:
-        await self._session.enter(self._wait_ms, self._resumes)
+        await self._session.enter(self._wait_ms, self._resumes, self._coming)
 
     async def __aexit__(self, kind: type[BaseException] | None, why: object, _: object) -> None:
         session = self._session

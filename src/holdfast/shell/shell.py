@@ -260,9 +260,8 @@ class Shell:
         if opened is None and (row is None or row["status"] != "open"):
             opened = await self._setup_of(snapshot.session_id)
         now = opened or setup_of(self.services, row)
-        check_capabilities(
-            snapshot, {one.name: one.digest for one in self.services.tools(now).all()}
-        )
+        toolbox = await self.services.toolbox(now)
+        check_capabilities(snapshot, {one.name: one.digest for one in toolbox.all()})
         await live.put(
             snapshot, reason="restored", origin=snapshot.session_id, setup=opened, wait_ms=wait_ms
         )
@@ -361,7 +360,7 @@ class Shell:
     async def _validate(self, request: RunRequest, boxes: Boxes, setup: Setup | None) -> RunResult:
         if setup is None:
             setup = await self._setup_of(request.session_id)
-        toolbox = self.services.tools(setup)
+        toolbox = await self.services.toolbox(setup)
         known = await self.names(request.session_id) | request.inputs.keys()
         found = await boxes.validate(request.code, stubs=toolbox.stubs(), known=frozenset(known))
         errors = [one for one in found if one.severity is Severity.ERROR]

@@ -147,11 +147,12 @@ async def _can_go_on(services: Services, pasts: Pasts, toolbox: Toolbox, parked:
             True  # one of several, perhaps: the code goes on with that, and then waits for the rest
         )
     for past in pasts.open():
-        if past.intent is not None:
+        asked = past.question.request if past.question is not None else past.approval
+        if past.intent is not None and past.question is None:
             if past.released > past.attempt or not _needs_a_word(past, toolbox):
                 return True
-        elif past.approval is not None:
-            row = await services.approvals.status(past.approval.id)
+        elif asked is not None:
+            row = await services.approvals.status(asked.id)
             if row["status"] != "pending":
                 return True
         else:

@@ -78,6 +78,10 @@ class Text:
     """Functions the code may call."""
     raised: Mapping[str, ErrorObject] = field(default_factory=dict[str, ErrorObject])
     """What it was told went wrong outside."""
+    awaits: Mapping[tuple[int, int], tuple[int, int]] = field(
+        default_factory=dict[tuple[int, int], tuple[int, int]]
+    )
+    """Calls that were fed without their `await`: where each starts, and where that stands."""
 
     @cached_property
     def lines(self) -> list[str]:
@@ -86,10 +90,11 @@ class Text:
 
     def span(self, frame: Frame) -> Span:
         """Where in the code a frame is."""
-        line, end = frame.line, frame.end_line
+        end = frame.end_line
+        line, column = self.awaits.get(at := (frame.line, frame.column), at)
         return Span(
             line=line - self.skipped,
-            column=self.reading.column(line, frame.column),
+            column=self.reading.column(line, column),
             end_line=end - self.skipped,
             end_column=self.reading.column(end, frame.end_column),
         )
@@ -251,7 +256,9 @@ def _trace(frames: Sequence[Frame], text: Text, error: MontyError) -> str:
         )
         line = frame.line - text.skipped if own else frame.line
         shown.append(f'  File "{where}", line {line}, in {frame.function_name or "<module>"}')
-        source = unmarked((frame.source_line or "").partition("\n")[0]).strip()
+        said = unmarked((frame.source_line or "").partition("\n")[0])
+        # As the agent wrote it, wherever we know that: what was fed may differ (`_python_direct.py`).
+        source = (text.lines[line - 1] if own else said).strip()
         if source:
             shown.append(f"    {_short(source, _MAX_LINE)}")
     head = ["Traceback (most recent call last):"] if shown else []

@@ -10,14 +10,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.contracts import ErrorObject, Span
+from holdfast.shell.box import ANYTHING
 from holdfast.shell.languages import _python_scope as scope
 from holdfast.shell.languages._python_subset import BUILTINS, MODULES, nearest, shown
 
 DISCOVERY = frozenset(("list_tools", "describe_tool", "search_tools", "current_policy"))
 """Functions that code always has."""
-
-ANYTHING = "*"
-"""Stands among names for all that can't be told: code that runs text can define whatever it likes."""
 
 _DYNAMIC = frozenset(("exec", "eval"))
 # What a text that the host can't parse seems to bind. It is long, so each part is looked at once.
@@ -65,7 +63,7 @@ def binds(code: str) -> frozenset[str]:
     """The top-level names that running the code may define; `*` among them says that it may define others, too."""
     tree = scope.parse(code)
     if tree is None:
-        return frozenset(one or other for one, other in _BINDS.findall(code))
+        return frozenset((*(one or other for one, other in _BINDS.findall(code)), ANYTHING))
     found = _module(tree)
     return found | {ANYTHING} if scope.mentions(tree, _DYNAMIC) else found
 

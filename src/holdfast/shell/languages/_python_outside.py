@@ -35,6 +35,7 @@ _NO_ARGUMENTS = digest(b"null")
 _RAISED: dict[str, type[Exception]] = {
     "INVALID_ARGUMENT": ValueError,
     "PERMISSION_DENIED": PermissionError,
+    "SIGN_IN_REQUIRED": PermissionError,
     "TIMEOUT_TOOL": TimeoutError,
     "UNKNOWN_TOOL": ValueError,
 }
@@ -71,6 +72,7 @@ _OWN_STATUS = frozenset(
         "RATE_LIMITED",
         "REQUEST_TOO_LARGE",
         "RESPONSE_TOO_LARGE",
+        "SIGN_IN_REQUIRED",
         "TIMEOUT_TOOL",
     )
 )

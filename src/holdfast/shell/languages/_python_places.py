@@ -25,6 +25,10 @@ class Places:
         self._text = b""
         self._starts: list[int] = []
 
+    def own(self, place: SourceRange) -> bool:
+        """Whether it is a place in this code, and not in that of an earlier run or in text that was evaluated."""
+        return place.filename == self._file
+
     def find(self, place: SourceRange) -> Span | None:
         """The span in the code; `None` for a place in the code of an earlier run, or in text that was evaluated."""
         if place.filename != self._file:
@@ -35,16 +39,22 @@ class Places:
             span = self._found[key] = self._span(*key)
         return span
 
-    def _span(self, start: int, end: int) -> Span:
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column, as the engine counts them."""
         if not self._starts:
             self._text = self._reading.feed.encode()
             self._starts = [0, *(found.end() for found in _LINE.finditer(self._text))]
-        line, column = self._place(start)
-        end_line, end_column = self._place(end)
-        return Span(line=line, column=column, end_line=end_line, end_column=end_column)
-
-    def _place(self, offset: int) -> tuple[int, int]:
-        """Line and column, as the agent counts them."""
         line = bisect_right(self._starts, offset)
         before = self._text[self._starts[line - 1] : offset]
-        return line, self._reading.column(line, len(before.decode(errors="ignore")) + 1)
+        return line, len(before.decode(errors="ignore")) + 1
+
+    def _span(self, start: int, end: int) -> Span:
+        """A span, as the agent counts it."""
+        line, column = self.place(start)
+        end_line, end_column = self.place(end)
+        return Span(
+            line=line,
+            column=self._reading.column(line, column),
+            end_line=end_line,
+            end_column=self._reading.column(end_line, end_column),
+        )

@@ -12,6 +12,7 @@ on is the order of its answers and of nothing else.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeGuard
 
 from pydantic_monty import (
@@ -35,7 +36,8 @@ from holdfast.shell.box import (
     Wanted,
 )
 from holdfast.shell.languages._python_capture import Reading, recall
-from holdfast.shell.languages._python_errors import Failure
+from holdfast.shell.languages._python_direct import directly
+from holdfast.shell.languages._python_errors import Failure, Text, is_refusal
 from holdfast.shell.languages._python_guard import Breach, Spent
 from holdfast.shell.languages._python_outside import Unfit
 from holdfast.shell.languages._python_places import Places
@@ -50,14 +52,23 @@ _FUTURE: Any = {"future": ...}
 class Steps(Run):
     """A run of a piece of code that may call capabilities."""
 
-    __slots__ = ("_at", "_ids", "_places", "_stashed")
+    __slots__ = ("_at", "_direct", "_ids", "_places", "_stashed", "meant")
 
+    meant: frozenset[str]
+    """Awaited capabilities whose names no code has given another meaning."""
     _at: _Standing
     """Where it stands."""
+    _direct: dict[int, int]
+    """Where calls start whose value is wanted at once though they are declared awaited, and where their `await` was."""
     _ids: frozenset[int]
     """What it awaits there."""
     _places: Places
     _stashed: bool
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.meant = frozenset[str]()
+        self._direct: dict[int, int] = {}
 
     async def start(self) -> Stop:
         """Run until the first stop."""
@@ -108,6 +119,7 @@ class Steps(Run):
                 "feeds": self._live.feeds,
                 "far": far or self.far,
                 "reading": self._reading.kept(),
+                "direct": [[*pair] for pair in self._direct.items()],
             },
         )
 
@@ -117,6 +129,8 @@ class Steps(Run):
         self._reading = recall(self._code, kept["reading"])
         self._stashed, self.far = kept["stashed"], kept["far"]
         self._live.feeds = kept["feeds"]
+        # Runs of an older holdfast do not have it.
+        self._direct = dict(kept.get("direct", ()))
         self._places = Places(self._reading, self._live.feeds - 1)
         spent = Spent(progress.cpu_ms, kept["took_ms"], kept["room"], kept["cut"])
         self._guard.take_over(spent, progress.stdout, progress.stderr)
@@ -137,11 +151,21 @@ class Steps(Run):
     # -- steps ----------------------------------------------------------------------------------------
 
     async def _feed_start(self, reading: Reading) -> Any:
+        text, self._direct = directly(reading.feed, self.meant)
+        try:
+            return await self._feed_text(reading, text)
+        except MontyError as error:
+            if not self._direct or not is_refusal(error):
+                raise
+        self._direct = {}  # nothing of it was run: let the engine speak of what the agent wrote
+        return await self._feed_text(reading, reading.feed)
+
+    async def _feed_text(self, reading: Reading, text: str) -> Any:
         self._places = Places(reading, self._live.feeds)
-        self._count(reading.feed)
+        self._count(text)
         return await self._guard.watch(
             self._session.feed_start(
-                reading.feed,
+                text,
                 inputs=self._given(reading),
                 external_lookup=self._outside.lookup(self._beyond),
                 print_callback=self._guard.write,
@@ -176,10 +200,22 @@ class Steps(Run):
         self, at: AsyncFunctionSnapshot, args: tuple[Json, ...], kwargs: dict[str, Json]
     ) -> AtCall:
         span = self._places.find(at.position)
-        stop = AtCall(Wanted(at.call_id, at.function_name, args, kwargs, span))
+        wanted = Wanted(at.call_id, at.function_name, args, kwargs, span)
+        stop = AtCall(wanted, bool(self._direct) and self._wants_value(at))
         self._at = at
         self._guard.rest()
         return stop
+
+    def _text(self) -> Text:
+        text = super()._text()
+        if not self._direct:
+            return text
+        place = self._places.place
+        return replace(text, awaits={place(call): place(at) for call, at in self._direct.items()})
+
+    def _wants_value(self, at: AsyncFunctionSnapshot) -> bool:
+        place = at.position
+        return place.start in self._direct and self._places.own(place)
 
     def _awaiting(self, at: AsyncFutureSnapshot) -> AtAwait:
         self._at, self._ids = at, frozenset(at.pending_call_ids)
@@ -199,6 +235,8 @@ class Steps(Run):
             if id not in (None, at.call_id):
                 raise InternalError("A call was answered at which the run does not stand.")
             awaited = self._beyond.get(at.function_name)
+            if awaited and self._direct and self._wants_value(at):
+                awaited = False
             if isinstance(answer, Later):
                 if awaited is False:
                     raise InternalError("A call was put off that the code does not await.")

@@ -201,6 +201,7 @@ class PythonBox:
         limits: SessionLimits,
         names: Mapping[str, Call],
         outside: Mapping[str, bool] = MappingProxyType({}),
+        meant: frozenset[str] = frozenset(),
         meanwhile: Meanwhile | None = None,
     ) -> Stop:
         """Run code until it ends, or stands at a call that the host must answer."""
@@ -222,6 +223,8 @@ class PythonBox:
             beyond=outside,
             meanwhile=meanwhile,
         )
+        if isinstance(run, Steps) and not run.far:
+            run.meant = meant
         self._usable = False  # until it is known what the run left behind
         stop = await (run.start() if refusal is None else run.refused(refusal))
         return self._stopped(run, stop)
