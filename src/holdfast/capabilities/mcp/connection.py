@@ -1,0 +1,320 @@
+"""An open connection to an MCP server, as everybody but its owner sees it.
+
+Its methods may be called from any task. A caller that is cancelled tells the server so, and harms nobody else; a call
+that fails fails alone. The task that owns it is in `serving.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    CallToolResult,
+    InputRequiredResult,
+    InputResponses,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from holdfast.capabilities.connection import Offers, ResourceLine
+from holdfast.capabilities.mcp.asking import Asking
+from holdfast.capabilities.mcp.content import bodies, part, value_of
+from holdfast.capabilities.mcp.errlog import ErrorLog
+from holdfast.capabilities.mcp.explain import GONE, NOT_MADE, explained
+from holdfast.capabilities.mcp.failures import unavailable
+from holdfast.capabilities.mcp.listing import pages
+from holdfast.capabilities.mcp.rounds import Rounds
+from holdfast.capabilities.mcp.schema import offers
+from holdfast.capabilities.mcp.services import PromptLine, Services, Step
+from holdfast.capabilities.mcp.underway import CURRENT, Calls, Underway
+from holdfast.capabilities.mcp.wire import Wire
+from holdfast.capabilities.words import clean, one_line
+from holdfast.contracts import Json
+from holdfast.contracts.canonical import digest_json
+from holdfast.contracts.surface import HttpSurface, StdioSurface
+from holdfast.gate.executor import Context, Unsure
+
+CHECK_SECONDS = 5.0
+"""How long a server may take to say that it is alive."""
+
+MAX_INSTRUCTIONS = 4000
+"""Characters of what a server wants a model to know."""
+
+
+class McpConnection:
+    """A connection to one server."""
+
+    def __init__(
+        self,
+        surface: str,
+        spec: StdioSurface | HttpSurface,
+        services: Services,
+        log: ErrorLog,
+    ) -> None:
+        self.offers = Offers()
+        self.changed = anyio.Event()
+        self.lost = anyio.Event()
+        self.server: str | None = None
+        self.protocol: str | None = None
+        self.instructions: str | None = None
+        self.calls = Calls()
+        """The calls that are under way."""
+        self.asking = Asking(services, self.calls, log)
+        """Answers what the server asks."""
+        self.noted: Exception | int | None = None
+        """What went wrong last with a request that belongs to no call."""
+        self.suspect = anyio.Event()
+        """Set when a request found nobody at the server's address."""
+        self._surface = surface
+        self._spec = spec
+        self._services = services
+        self._log = log
+        self._session: ClientSession | None = None
+        self._wire: Wire | None = None
+        self._listed = ""
+
+    # -- calls ----------------------------------------------------------------------------------------
+
+    async def call(self, tool: str, arguments: Mapping[str, Json], context: Context) -> Json:
+        """Call one of its tools. Raises `TOOL_ERROR`, `SURFACE_UNAVAILABLE`, `Unsure`, `NeedsAnswer`."""
+        session = self._open()
+        call = Underway(tool, context)
+        token = CURRENT.set(call)
+        self.calls.under_way.append(call)
+
+        async def send(
+            responses: InputResponses | None, state: str | None
+        ) -> CallToolResult | InputRequiredResult:
+            return await self._sent(session, call, dict(arguments), responses, state)
+
+        try:
+            result = await Rounds(tool, context, self.asking, send).go()
+        except (MCPError, ValidationError, RuntimeError, ValueError) as why:
+            raise explained(self._surface, call, why, lost=self.lost.is_set()) from None
+        finally:
+            self.calls.under_way.remove(call)
+            CURRENT.reset(token)
+        return await value_of(tool, result, self._services.keep)
+
+    async def _sent(
+        self,
+        session: ClientSession,
+        call: Underway,
+        arguments: dict[str, Any],
+        responses: InputResponses | None,
+        state: str | None,
+    ) -> CallToolResult | InputRequiredResult:
+        async def once() -> CallToolResult | InputRequiredResult:
+            return await session.call_tool(
+                call.tool,
+                arguments,
+                progress_callback=None if self._services.progress is None else self._step(call),
+                input_responses=responses,
+                request_state=state,
+                allow_input_required=True,
+            )
+
+        try:
+            return await once()
+        except MCPError as why:
+            if why.code != HEADER_MISMATCH:
+                raise
+            # The headers of a request follow from the tool's schema, which has changed since it was listed.
+            await pages(lambda params: session.list_tools(params=params))
+            return await once()
+
+    def _step(self, call: Underway) -> Any:
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            if self._services.progress is not None:
+                said = None if message is None else one_line(self._services.redact(message))
+                step = Step(call.context.effect_id, call.tool, progress, total, said)
+                self._services.progress(step)
+
+        return told
+
+    # -- what else there is ---------------------------------------------------------------------------
+
+    async def resources(self) -> Sequence[ResourceLine]:
+        """What there is to read: resources, then templates."""
+        session = self._open()
+        with _Asking(self, "resources/list"):
+            listed = await pages(
+                lambda params: session.list_resources(params=params), optional=True
+            )
+            more = await pages(
+                lambda params: session.list_resource_templates(params=params), optional=True
+            )
+        found = [
+            ResourceLine(
+                one.uri, one_line(one.name), clean(one.description or ""), one.mime_type, one.size
+            )
+            for page in listed
+            for one in page.resources
+        ]
+        return found + [
+            ResourceLine(
+                one.uri_template,
+                one_line(one.name),
+                clean(one.description or ""),
+                one.mime_type,
+                template=True,
+            )
+            for page in more
+            for one in page.resource_templates
+        ]
+
+    async def read(self, uri: str) -> Sequence[tuple[bytes, str]]:
+        """A resource: its parts, each with its mime type."""
+        session = self._open()
+        with _Asking(self, "resources/read"):
+            return bodies(await session.read_resource(uri))
+
+    async def prompts(self) -> Sequence[PromptLine]:
+        """The prompts it has to offer."""
+        session = self._open()
+        with _Asking(self, "prompts/list"):
+            listed = await pages(lambda params: session.list_prompts(params=params), optional=True)
+        return [
+            PromptLine(
+                one.name,
+                clean(one.description or ""),
+                tuple((arg.name, bool(arg.required)) for arg in one.arguments or ()),
+            )
+            for page in listed
+            for one in page.prompts
+        ]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Json:
+        """A prompt, filled in: its messages, each with its role and content."""
+        session = self._open()
+        with _Asking(self, "prompts/get"):
+            found = await session.get_prompt(name, dict(arguments or {}))
+        keep = self._services.keep
+        return [
+            {"role": one.role, "content": await part(one.content, keep)} for one in found.messages
+        ]
+
+    async def check(self) -> None:
+        """Return if it is alive; raise if not."""
+        session = self._open()
+        try:
+            with anyio.fail_after(CHECK_SECONDS):
+                if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                    await session.send_discover(session.protocol_version)
+                else:
+                    await session.send_ping()
+        except TimeoutError:
+            raise unavailable(
+                self._surface, f"it does not answer within {CHECK_SECONDS:g} s"
+            ) from None
+        except MCPError as why:
+            if why.code != METHOD_NOT_FOUND:  # which is a sign of life, too
+                raise unavailable(self._surface, one_line(why.message)) from None
+
+    async def relist(self) -> Offers:
+        """What it offers now; from here on that is `offers`, and `changed` is a fresh event."""
+        session = self._open()
+        assert self._wire is not None
+        # Before the question: what changes while it is answered may not be in the answer.
+        self.changed = anyio.Event()
+        with _Asking(self, "tools/list"):
+            self._listed, self.offers = await self._tools(session, self._wire)
+        return self.offers
+
+    # -- for its owner --------------------------------------------------------------------------------
+
+    async def greet(self, session: ClientSession, wire: Wire) -> None:
+        """Learn who is there and what it offers."""
+        info = session.server_info
+        self.protocol = session.protocol_version
+        if info is not None:
+            self.server = one_line(f"{info.name} {info.version}", 100)
+        if session.instructions:
+            self.instructions = clean(session.instructions, MAX_INSTRUCTIONS)
+        self._session, self._wire = session, wire
+        self._listed, self.offers = await self._tools(session, wire)
+        for tool, why in self.offers.refused.items():
+            self._log.note(f"the tool `{one_line(tool, 80)}` is refused: {why}")
+
+    async def look_again(self) -> None:
+        """Set `changed` if it offers something else by now."""
+        assert self._session is not None
+        assert self._wire is not None
+        listed, _ = await self._tools(self._session, self._wire)
+        if listed != self._listed:
+            self.changed.set()
+
+    async def _tools(self, session: ClientSession, wire: Wire) -> tuple[str, Offers]:
+        capabilities = session.server_capabilities
+        if capabilities is None or capabilities.tools is None:
+            return "", Offers()
+        wire.pages.clear()
+        usable = {
+            tool.name
+            for page in await pages(lambda params: session.list_tools(params=params))
+            for tool in page.tools
+        }
+        listed = [tool for page in wire.pages.values() for tool in page]
+        found = offers(self._surface, self._spec, listed)
+        tools = tuple(one for one in found.tools if one.tool in usable)
+        odd = {
+            one.tool: "its description breaks the protocol"
+            for one in found.tools
+            if one.tool not in usable
+        }
+        return digest_json(listed), Offers(tools, {**found.refused, **odd})
+
+    def note(self, what: Exception | int) -> None:
+        """Take in what went wrong with a request."""
+        call = CURRENT.get()
+        if call is None or call not in self.calls.under_way:
+            self.noted = what
+        elif isinstance(what, int):
+            call.status = what
+        else:
+            call.failure = what
+        if what == GONE:
+            self.lost.set()
+        elif isinstance(what, NOT_MADE):
+            self.suspect.set()
+
+    @property
+    def surface(self) -> str:
+        """Whose connection it is."""
+        return self._surface
+
+    def _open(self) -> ClientSession:
+        if self._session is None or self.lost.is_set():
+            raise unavailable(self._surface, "the connection is gone")
+        return self._session
+
+
+class _Asking:
+    """Turns what goes wrong with a question into an error of holdfast."""
+
+    def __init__(self, connection: McpConnection, method: str) -> None:
+        self._connection = connection
+        self._method = method
+
+    def __enter__(self) -> None:
+        self._connection.noted = None
+
+    def __exit__(self, _kind: object, why: BaseException | None, _where: object) -> None:
+        if not isinstance(why, MCPError | ValidationError | RuntimeError | ValueError):
+            return
+        noted = self._connection.noted
+        call = Underway(self._method, Context("", 1, "", ""))
+        if isinstance(noted, int):
+            call.status = noted
+        else:
+            call.failure = noted
+        lost = self._connection.lost.is_set()
+        found = explained(self._connection.surface, call, why, lost=lost)
+        # A question that is not answered has done nothing.
+        raise found.error if isinstance(found, Unsure) else found

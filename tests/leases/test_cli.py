@@ -1,0 +1,163 @@
+"""`holdfast auth`, the real program, against a real authorization server."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from tests.leases.server import Guard, OAuthClient
+from tests.leases.support import everything_below, sign_in, visit
+
+import holdfast
+from holdfast import capability
+from holdfast.cli.main import main
+from holdfast.contracts.approval import Asks
+from holdfast.gate.executor import Context
+from holdfast.leases import Ask, Broker
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "holdfast", "auth", *arguments]
+
+
+Run = Callable[..., Awaitable[tuple[int, Any]]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """The program; where that is possible in a thread of this process: it starts sooner."""
+
+    async def go(*arguments: str, **env: str) -> tuple[int, Any]:
+        if arguments[0] == "login":  # it minds signals, which a thread can't
+            env = {**os.environ, **env}
+            done = await anyio.run_process(command(*arguments, "--json"), check=False, env=env)
+            return done.returncode, json.loads(done.stdout)
+        code = await anyio.to_thread.run_sync(main, ["auth", *arguments, "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return go
+
+
+async def login(*arguments: str) -> Any:
+    """Sign in as a person would: read the link, follow it, and be sent back."""
+    async with await anyio.open_process(
+        command("login", *arguments, "--json"), stderr=subprocess.PIPE
+    ) as program:
+        assert program.stderr is not None
+        assert program.stdout is not None
+        shown = ""
+        async for data in program.stderr:
+            shown += data.decode()
+            if "Waiting" in shown:
+                break
+        link = next(line for line in shown.splitlines() if line.startswith("http"))
+        back = await visit(link)
+        async with httpx.AsyncClient() as browser:
+            assert "signed in" in (await browser.get(back)).text
+        printed = b"".join([data async for data in program.stdout])
+        assert await program.wait() == 0
+    return json.loads(printed)
+
+
+async def test_login_status_logout(guard: Guard, holdfast_home: Path, run: Run) -> None:
+    view = await login("api", "--url", f"{guard.url}/api", "--scope", "read")
+    assert (view["key"], view["status"], view["hosts"]) == ("api", "valid", [guard.host])
+    assert view["scopes"] == ["read"]
+    code, told = await run("status")
+    assert (code, [one["status"] for one in told["items"]]) == (0, ["valid"])
+    assert "access-" not in json.dumps(told)
+    assert (await run("logout", "api"))[0] == 0
+    _, told = await run("status")
+    assert [one["status"] for one in told["items"]] == ["released"]
+    code, told = await run("logout", "other")
+    assert (code, told["error"]["code"]) == (2, "NOT_FOUND")
+    for content in everything_below(holdfast_home).values():
+        assert guard.tokens[0].access.encode() not in content
+
+
+async def test_login_again_needs_the_key_only(guard: Guard) -> None:
+    async with holdfast.open() as hf:
+        await sign_in(hf.leases, guard)
+    assert (await login("api"))["generation"] == 2
+    assert len(guard.registered) == 1
+
+
+async def test_token_and_client_from_the_environment(guard: Guard, run: Run) -> None:
+    code, view = await run(
+        "login", "key", "--host", "api.example.com", "--token-env", "T", T="tok-12345678"
+    )
+    assert (code, view["kind"], view["hosts"]) == (0, "static", ["api.example.com"])
+    guard.clients["robot"] = OAuthClient("robot", "robot-secret-1", "client_secret_basic")
+    code, view = await run(
+        *("login", "robot", "--url", f"{guard.url}/api", "--client-credentials"),
+        *("--client-id", "robot", "--client-secret-env", "S"),
+        S="robot-secret-1",
+    )
+    assert (code, view["kind"], view["status"]) == (0, "client_credentials", "valid")
+
+
+async def test_answer_from_another_machine(guard: Guard, run: Run) -> None:
+    async with holdfast.open() as hf:
+        flow = await hf.leases.logins.begin("api", Ask(url=f"{guard.url}/api"))
+    code, view = await run("login", "api", "--answer", await visit(flow.url))
+    assert (code, view["status"]) == (0, "valid")
+
+
+async def test_revoked_becomes_an_item_of_the_inbox_and_the_call_goes_on(guard: Guard) -> None:
+    """Revoke → inbox → sign in, in another process → the parked call completes."""
+    found: list[Broker] = []
+
+    @capability(side_effect="read")
+    async def fetch(context: Context) -> str:
+        """Fetch from the API."""
+        leases = found[-1]
+        credential = await leases.use("api", host=guard.host, answers=context.answers)
+        async with httpx.AsyncClient() as client:
+            answer = await client.get(f"{guard.url}/api", headers=credential.headers)
+        if answer.status_code == 401 and not await leases.renew("api", credential.generation):
+            await leases.require_reauth("api", credential.generation)
+            await leases.use("api", host=guard.host, answers=context.answers)
+        return f"{answer.status_code} with {credential.value}"
+
+    async with holdfast.open(capabilities=[fetch]) as hf:
+        found.append(hf.leases)
+        await sign_in(hf.leases, guard)
+        run_ = await hf.shell.run("result = await fetch()", session="s")
+        assert str(run_.result).startswith("200 with [secret:lease.api."), run_.diagnostics
+        guard.revoke()
+        run_ = await hf.shell.run("result = await fetch()", session="s")
+        assert run_.status == "waiting_for_approval"
+        (item,) = await hf.approvals.list()
+        assert item.asks is Asks.SIGN_IN
+        assert item.url is not None
+        assert item.url.startswith(f"{guard.url}/authorize?")
+    assert (await login("api"))["answered"] == 1
+    async with holdfast.open(capabilities=[fetch]) as hf:
+        found.append(hf.leases)
+        run_ = await hf.runs.resume(str(run_.run_id))
+        assert str(run_.result).startswith("200 with [secret:")
+
+
+@pytest.mark.parametrize("key", ["file", "command"])
+async def test_vault_is_where_the_settings_say(tmp_path: Path, key: str) -> None:
+    printed = "ab" * 32
+    config = {
+        "journal": {"url": f"sqlite:///{tmp_path}/j.db"},
+        "vault": {"key": key, "key_file": f"{tmp_path}/k", "command": ["echo", printed]},
+    }
+    from holdfast.leases import Given
+
+    async with holdfast.open(None, config) as hf:
+        await hf.leases.acquire("a", Given(value="secret-value-1", hosts=("x",)))
+    assert (tmp_path / "j.db.vault").exists()
+    assert (tmp_path / "k").exists() == (key == "file")
+    async with holdfast.open(None, config, secrets={}) as hf:
+        # Known to the redactor from the start.
+        run_ = await hf.shell.run("print('secret-' + 'value-1')", session="s")
+        assert "secret-value-1" not in run_.stdout
