@@ -18,6 +18,7 @@ from holdfast.contracts.model import ModelPrice, ModelSettings
 from holdfast.contracts.view import Usage
 from holdfast.errors import CallerError, HoldfastError
 from holdfast.models.base import Model
+from holdfast.runtime._agent_setup import setup_of, surface_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.embedded import Runtime
     from holdfast.runtime.settings import Settings
     from holdfast.runtime.stream import Leaving, Stream
+    from holdfast.runtime.surfaces import Given
 
 T = TypeVar("T")
 _Fields = Mapping[str, Any]
@@ -41,6 +43,8 @@ class Options(TypedDict, total=False):
     """Folders, by the path at which code finds them; `./data:rw` may be written."""
     setup: Setup | Mapping[str, Any] | None
     """Everything else a session can be opened with."""
+    surfaces: Sequence[str | tuple[str, Given]]
+    """The tool surfaces it sees, by name, and no others; with a definition, one is added unless it is there."""
     hooks: Sequence[Any]
     """For the runtime that is opened when none is handed to `run`."""
     budget: Budget | Mapping[str, Any] | None
@@ -73,7 +77,7 @@ class Options(TypedDict, total=False):
     """Its settings."""
 
 
-_OWN = ("capabilities", "mounts", "setup", "hooks", "code_mode", "fallbacks", "url", "config")
+_OWN = frozenset("capabilities mounts setup surfaces hooks code_mode fallbacks url config".split())
 """Options that are not fields of the `AgentSpec` as they are."""
 
 
@@ -107,7 +111,10 @@ class Agent(Generic[T]):
         self._hooks = tuple(options.get("hooks", ()))
         self._url, self._config = options.get("url"), options.get("config")
         self._shape = output
-        self._setup = _setup(options.get("setup"), options.get("mounts", ()))
+        self._surfaces = tuple(options["surfaces"]) if "surfaces" in options else None
+        self._setup = setup_of(
+            options.get("setup"), options.get("mounts", ()), surface_names(self._surfaces)
+        )
         self._made: Definition | None = None
         said = {name: value for name, value in options.items() if name not in _OWN}
         self.spec: AgentSpec = parse(
@@ -248,12 +255,25 @@ class Agent(Generic[T]):
         journal = found.journal.model_copy(update={"url": self._url})
         return found.model_copy(update={"journal": journal})
 
-    def _opened(self, runtime: Runtime | None) -> AbstractAsyncContextManager[Runtime]:
+    @asynccontextmanager
+    async def _opened(self, runtime: Runtime | None) -> AsyncGenerator[Runtime]:
         if runtime is not None:
-            return _given(runtime)
+            await self._offer(runtime)
+            yield runtime
+            return
         from holdfast.runtime.embedded import open as open_runtime
 
-        return open_runtime(self._url, self._config, hooks=self._hooks)
+        async with open_runtime(self._url, self._config, hooks=self._hooks) as hf:
+            await self._offer(hf)
+            yield hf
+
+    async def _offer(self, hf: Runtime) -> None:
+        """See to it that its surfaces are wanted; they are connected when its session is held."""
+        for one in self._surfaces or ():
+            if isinstance(one, str):
+                await hf.surfaces.check([one])
+            else:
+                await hf.surfaces.ensure(*one)
 
     async def _run(self, hf: Runtime, found: AgentResult, runtime: Runtime | None) -> Run[T]:
         """What the caller gets; the output in the type it asked for."""
@@ -346,11 +366,6 @@ def _check_stream(prompt: str | None, run: object, after: int | None, session: s
         )
 
 
-@asynccontextmanager
-async def _given(runtime: Runtime) -> AsyncGenerator[Runtime]:
-    yield runtime
-
-
 def _names(capabilities: Sequence[object]) -> tuple[str, ...]:
     from holdfast.capabilities._contract import Contract
 
@@ -359,29 +374,6 @@ def _names(capabilities: Sequence[object]) -> tuple[str, ...]:
 
 def _id(model: str | Model) -> str:
     return model if isinstance(model, str) else model.id
-
-
-def _setup(
-    setup: Setup | _Fields | None, mounts: Mapping[str, str | Path] | Sequence[Mount]
-) -> Setup | None:
-    found = Setup() if setup is None else setup if isinstance(setup, Setup) else parse(Setup, setup)
-    if mounts:
-        more = (
-            tuple(_mount(path, str(host)) for path, host in mounts.items())
-            if isinstance(mounts, Mapping)
-            else tuple(mounts)
-        )
-        found = found.model_copy(update={"mounts": (*found.mounts, *more)})
-        return found
-    return None if setup is None else found
-
-
-def _mount(path: str, host: str) -> Mount:
-    """`/workspace: ./data` is read-only; `./data:rw` may be written."""
-    folder, colon, how = host.rpartition(":")
-    if colon and how in ("rw", "ro"):
-        return Mount(path=path, host=folder, writable=how == "rw")
-    return Mount(path=path, host=host)
 
 
 def _blocking(start: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 from holdfast.capabilities.declare import Declared
 from holdfast.contracts import new_id
 from holdfast.contracts.agent import AgentResult
+from holdfast.errors import OperatorError
 from holdfast.gate.approvals import Approvals
 from holdfast.gate.dispatch import Callback
 from holdfast.gate.guards import HOOKS
 from holdfast.gate.hooks import Hook
 from holdfast.gate.policy import Policy
+from holdfast.gate.redact import Redactor
 from holdfast.journal import Journal
 from holdfast.runtime import wiring
-from holdfast.runtime.settings import Settings
+from holdfast.runtime.settings import Settings, file_of
+from holdfast.runtime.surfaces import Surfaces
 from holdfast.shell import Shell
 from holdfast.shell.runs import Runs
 from holdfast.shell.services import Services
@@ -26,6 +29,7 @@ from holdfast.shell.sessions import Sessions
 
 if TYPE_CHECKING:
     from holdfast.agent.agents import Agents
+    from holdfast.leases import Broker as Leases
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,42 @@ class Runtime:
     """The operator's rules."""
     settings: Settings
     """What is in force."""
+    surfaces: Surfaces
+    """Tools that come and go."""
     _thinking: Thinking
+    _credentials: Credentials
+
+    @property
+    def leases(self) -> Leases:
+        """Credentials."""
+        return self._credentials.leases
 
     @property
     def agents(self) -> Agents:
         """Runs of agents."""
         return self._thinking.agents
+
+
+class Credentials:
+    """The leases of a runtime, made on first use: most runs need none."""
+
+    def __init__(self, settings: Settings, journal: Journal, redactor: Redactor) -> None:
+        self._parts = (settings, journal, redactor)
+        self._leases: Leases | None = None
+
+    @property
+    def leases(self) -> Leases:
+        """Credentials."""
+        if self._leases is None:
+            self._leases = wiring.make_leases(*self._parts)
+        return self._leases
+
+    async def restore(self) -> None:
+        """What is kept must appear nowhere from now on. A vault that does not open gives nothing away."""
+        path = wiring.vault_path(self._parts[0])
+        if path is not None and path.exists():
+            with suppress(OperatorError):
+                await self.leases.restore()
 
 
 class Thinking:
@@ -110,6 +144,8 @@ async def open(
         key = wiring.state_key(settings)
         redactor = wiring.make_redactor(settings, secrets or {})
         rest.enter_context(wiring.redacted_logs(redactor))
+        credentials = Credentials(settings, journal, redactor)
+        await credentials.restore()
         approvals = Approvals(journal, redact=redactor.text)
         policy = wiring.make_policy(settings)
         asked = await rest.enter_async_context(wiring.make_hooks(settings, hooks, journal))
@@ -119,6 +155,17 @@ async def open(
         boxes = wiring.open_boxes(settings)
         for one in boxes.values():
             await rest.enter_async_context(one)
+        owner, file = new_id("shell"), file_of(config)
+        surfaces = await rest.enter_async_context(
+            Surfaces.open(
+                journal,
+                wiring.make_sources(settings, redactor, lambda: credentials.leases),
+                settings.surfaces,
+                file=None if file is None else file.absolute(),
+                owner=owner,
+                redact=redactor.text,
+            )
+        )
         services = Services(
             journal=journal,
             boxes=boxes,
@@ -128,8 +175,9 @@ async def open(
             approvals=approvals,
             policy=policy,
             setup=settings.session,
-            tools=wiring.make_tools(capabilities, redactor),
-            owner=new_id("shell"),
+            tools=wiring.make_tools(capabilities, redactor, surfaces),
+            owner=owner,
+            surfaces=surfaces,
         )
         shell = await rest.enter_async_context(Shell.open(services))
         thinking = Thinking(shell)
@@ -142,5 +190,7 @@ async def open(
             approvals=approvals,
             policy=policy,
             settings=settings,
+            surfaces=surfaces,
             _thinking=thinking,
+            _credentials=credentials,
         )

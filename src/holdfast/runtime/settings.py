@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.contracts import Budget, Rule, SessionLimits, Setup, Verdict, parse
 from holdfast.contracts.hook_config import HookConfig
 from holdfast.contracts.model import ModelPrice
+from holdfast.contracts.surface import SurfaceName
 from holdfast.errors import CallerError
+from holdfast.runtime._surface_specs import Written
 
 FILE = "holdfast.toml"
 
@@ -84,6 +86,17 @@ class SecretSettings(_Section):
     """Environment variables whose values must appear nowhere: not in the journal, the output, errors or logs."""
 
 
+class VaultSettings(_Section):
+    """`[vault]`: where the key of the credentials comes from; see docs/guides/credentials.md."""
+
+    key: Literal["file", "keyring", "command"] = "file"
+    """`file`: one beside the vault, for your eyes only; `keyring`: the operating system's; `command`: a program's."""
+    key_file: Path | None = None
+    """The file of the key, if it is elsewhere."""
+    command: tuple[str, ...] = ()
+    """The program that prints the key: 32 bytes in base64 or hex."""
+
+
 class Settings(_Section):
     """Everything that can be set."""
 
@@ -103,8 +116,12 @@ class Settings(_Section):
     """What is asked on the command line."""
     secrets: SecretSettings = SecretSettings()
     """What must appear nowhere."""
+    vault: VaultSettings = VaultSettings()
+    """Where credentials are kept."""
     hooks: tuple[HookConfig, ...] = ()
     """`[[hooks]]`: programs and addresses that are asked at points of a run; see docs/guides/hooks.md."""
+    surfaces: dict[SurfaceName, Written] = {}
+    """`[surfaces.NAME]`: servers, modules and documents of tools; see docs/guides/surfaces.md."""
 
     @property
     def folder(self) -> Path:
@@ -117,9 +134,16 @@ class Settings(_Section):
         if isinstance(config, Mapping):
             found = dict(config)
         else:
-            path = Path(config) if config is not None else nearest(Path.cwd())
+            path = file_of(config)
             found = _read(path) if path is not None else {}
         return parse(cls, _with_environment(found))
+
+
+def file_of(config: Mapping[str, Any] | str | Path | None) -> Path | None:
+    """The file that settings come from; `None`: they come from none."""
+    if isinstance(config, Mapping):
+        return None
+    return Path(config) if config is not None else nearest(Path.cwd())
 
 
 def nearest(start: Path) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,7 +33,13 @@ from holdfast.shell.box import Boxes
 from holdfast.shell.services import Tools
 
 if TYPE_CHECKING:
+    from holdfast.capabilities.connection import Source
+    from holdfast.contracts.surface import SurfaceSpec
+    from holdfast.leases import Broker as Leases
+    from holdfast.leases import Vault
     from holdfast.models.base import Model
+    from holdfast.runtime._surface_tool import SurfaceTool
+    from holdfast.runtime.surfaces import Surfaces
 
 KEY_BYTES = 32
 MIN_SECRET = 6
@@ -135,9 +141,15 @@ def make_gate(
     )
 
 
-def make_tools(given: Sequence[Declared[..., Any]], redactor: Redactor) -> Tools:
-    """What a session may call: what this process was given, and what its setup names. Made once for each setup."""
+def make_tools(
+    given: Sequence[Declared[..., Any]], redactor: Redactor, surfaces: Surfaces | None = None
+) -> Tools:
+    """What a session may call: what this process was given, what its setup names, and what its surfaces offer.
+
+    Made once for each setup, and again when one of its surfaces offers something else.
+    """
     made: dict[tuple[str, tuple[int, ...]], tuple[Sequence[object], CapabilitySet]] = {}
+    grown: dict[tuple[str, tuple[int, ...]], tuple[tuple[SurfaceTool, ...], CapabilitySet]] = {}
 
     def tools(setup: Setup, more: Sequence[object] = ()) -> CapabilitySet:
         # `more` is kept with what was made of it: else another object could get the same number.
@@ -150,9 +162,40 @@ def make_tools(given: Sequence[Declared[..., Any]], redactor: Redactor) -> Tools
             found = made[key] = (more, set_)
             for database in setup.databases:
                 _hide_password(database, redactor)
-        return found[1]
+        offered = surfaces.tools(setup) if surfaces is not None else ()
+        if surfaces is None or not offered:
+            return found[1]
+        known = grown.get(key)
+        if known is None or known[0] != offered:  # the same tools are the same objects
+            known = grown[key] = (offered, _with_surfaces(found[1], offered, surfaces))
+        return known[1]
 
     return tools
+
+
+def _with_surfaces(
+    own: CapabilitySet, offered: Sequence[SurfaceTool], surfaces: Surfaces
+) -> CapabilitySet:
+    """The set, with what surfaces offer; what has a name that is taken is left out, and that is told."""
+    taken: dict[str, str] = {one.capability.name: "Something of the session's own" for one in own}
+    kept: list[SurfaceTool] = []
+    for tool in offered:
+        name = tool.capability.name
+        if name in taken:
+            surfaces.clashes(tool, taken[name])
+        else:
+            taken[name] = f"A tool of the surface `{tool.surface}`"
+            kept.append(tool)
+    return own.with_(*kept)
+
+
+def make_sources(
+    settings: Settings, redactor: Redactor, leases: Callable[[], Leases]
+) -> Callable[[str, SurfaceSpec], Source]:
+    """What makes of a surface's definition what it is connected to."""
+    from holdfast.runtime._surface_sources import Sources
+
+    return Sources(settings, redactor, leases)
 
 
 def _digest_of(setup: Setup) -> str:
@@ -193,6 +236,37 @@ def _hide_password(database: Database, redactor: Redactor) -> None:
     password = urlsplit(os.path.expandvars(database.url)).password
     if password and len(password) >= MIN_SECRET:
         redactor.add(f"database.{database.name}", password)
+
+
+def vault_path(settings: Settings) -> Path | None:
+    """The file that credentials are kept in, beside the journal; `None` when that is in memory."""
+    path = journal_path(settings)
+    if path is None or settings.journal.url is None:
+        return None if path is None else path.with_name("vault")
+    return path.with_name(f"{path.name}.vault")
+
+
+def make_vault(settings: Settings) -> Vault:
+    """Where credentials are kept, encrypted; its library is imported when it is used."""
+    from holdfast.leases import CommandKey, FileKey, FileVault, KeyringKey, MemoryVault
+
+    path = vault_path(settings)
+    if path is None:
+        return MemoryVault()
+    said = settings.vault
+    if said.key == "keyring":
+        return FileVault(path, KeyringKey(str(path)))
+    if said.key == "command":
+        return FileVault(path, CommandKey(said.command))
+    file = said.key_file.expanduser().absolute() if said.key_file is not None else None
+    return FileVault(path, FileKey(file or path.with_name(f"{path.name}.key")))
+
+
+def make_leases(settings: Settings, journal: Journal, redactor: Redactor) -> Leases:
+    """The credentials of a runtime. Every live value is told to the redactor."""
+    from holdfast.leases import Broker as Leases
+
+    return Leases(make_vault(settings), journal, redact=redactor)
 
 
 def key_path(settings: Settings) -> Path | None:

@@ -1,0 +1,3 @@
+from tests.surfaces.support import world
+
+__all__ = ["world"]
