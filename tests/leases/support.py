@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
@@ -41,6 +45,32 @@ async def sign_in(broker: Broker, guard: Guard, key: str = "api", **ask: object)
     found = Ask.model_validate({"url": f"{guard.url}/api", **ask})
     flow = await broker.logins.begin(key, found)
     await broker.logins.finish(await visit(flow.url))
+
+
+def command(*arguments: str) -> list[str]:
+    """The program."""
+    return [sys.executable, "-m", "holdfast", "auth", *arguments]
+
+
+async def login(*arguments: str) -> Any:
+    """Sign in with it as a person would: read the link, follow it, and be sent back."""
+    async with await anyio.open_process(
+        command("login", *arguments, "--json"), stderr=subprocess.PIPE
+    ) as program:
+        assert program.stderr is not None
+        assert program.stdout is not None
+        shown = ""
+        async for data in program.stderr:
+            shown += data.decode()
+            if "Waiting" in shown:
+                break
+        link = next(line for line in shown.splitlines() if line.startswith("http"))
+        back = await visit(link)
+        async with httpx.AsyncClient() as browser:
+            assert "signed in" in (await browser.get(back)).text
+        printed = b"".join([data async for data in program.stdout])
+        assert await program.wait() == 0
+    return json.loads(printed)
 
 
 async def record(journal: Journal) -> list[tuple[str, int, str]]:

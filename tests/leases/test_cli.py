@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import anyio
 import httpx
 import pytest
 from tests.leases.server import Guard, OAuthClient
-from tests.leases.support import everything_below, sign_in, visit
+from tests.leases.support import command, everything_below, login, sign_in, visit
 
 import holdfast
 from holdfast import capability
@@ -20,11 +18,6 @@ from holdfast.cli.main import main
 from holdfast.contracts.approval import Asks
 from holdfast.gate.executor import Context
 from holdfast.leases import Ask, Broker
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "holdfast", "auth", *arguments]
-
 
 Run = Callable[..., Awaitable[tuple[int, Any]]]
 
@@ -42,27 +35,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return code, json.loads(capsys.readouterr().out)
 
     return go
-
-
-async def login(*arguments: str) -> Any:
-    """Sign in as a person would: read the link, follow it, and be sent back."""
-    async with await anyio.open_process(
-        command("login", *arguments, "--json"), stderr=subprocess.PIPE
-    ) as program:
-        assert program.stderr is not None
-        assert program.stdout is not None
-        shown = ""
-        async for data in program.stderr:
-            shown += data.decode()
-            if "Waiting" in shown:
-                break
-        link = next(line for line in shown.splitlines() if line.startswith("http"))
-        back = await visit(link)
-        async with httpx.AsyncClient() as browser:
-            assert "signed in" in (await browser.get(back)).text
-        printed = b"".join([data async for data in program.stdout])
-        assert await program.wait() == 0
-    return json.loads(printed)
 
 
 async def test_login_status_logout(guard: Guard, holdfast_home: Path, run: Run) -> None:

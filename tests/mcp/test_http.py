@@ -73,7 +73,7 @@ async def test_list_call_read_and_prompt():
 async def test_parts_are_references_and_data_where_it_is_small():
     kept: dict[str, tuple[bytes, str]] = {}
 
-    async def keep(body: bytes, mime: str) -> str:
+    async def keep(_: Context, body: bytes, mime: str) -> str:
         kept[digest(body)] = (body, mime)
         return digest(body)
 
@@ -108,7 +108,9 @@ async def test_progress_is_told():
     async with web(modern.server()) as url, opened(HttpSurface(url=url), telling) as server:
         assert await server.call("steps", {"count": 3}, context("e7")) == {"result": "done"}
         await until(lambda: len(steps) == 3)
-    assert sorted(steps, key=lambda one: one.progress)[1] == Step("e7", "steps", 2, 3, "step 2")
+    assert sorted(steps, key=lambda one: one.progress)[1] == Step(
+        "e7", "steps", 2, 3, "step 2", "r1", "s1"
+    )
 
 
 async def test_a_cancelled_call_harms_nobody():

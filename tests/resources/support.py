@@ -32,7 +32,7 @@ class Box:
 
 def box_of(setup: Setup, journal: Journal | None = None, session_id: str = "s") -> Box:
     resources = make_resources(setup, journal)
-    return Box(resource_capabilities(resources, journal), session_id)
+    return Box(resource_capabilities(resources, keeps=journal is not None), session_id)
 
 
 def mounted(folder: Path, path: str = "/workspace") -> Setup:

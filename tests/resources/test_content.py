@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.resources.support import Box, box_of
 
 from holdfast.capabilities.connection import ResourceLine
-from holdfast.contracts import Body, Draft, Mount, Privacy, Setup
+from holdfast.contracts import Body, Draft, Mount, Privacy, Setup, SideEffect
 from holdfast.contracts.canonical import digest
 from holdfast.contracts.resource import ListRequest, ResourceRequest
 from holdfast.errors import CallerError, HoldfastError, ModelError, NotFound
@@ -97,22 +97,26 @@ async def test_what_is_given_by_reference_is_stored_clean_and_can_be_read_again(
     (tmp_path / "big").write_bytes(b"a hunter2 b" * 10)
     journal = MemoryJournal()
     setup = Setup(mounts=(Mount(path="/w", host=str(tmp_path)),))
-    resources = make_resources(setup, journal)
-    tools = resource_capabilities(
-        resources, journal, lambda data: data.replace(b"hunter2", b"[secret]")
-    )
-    box = Box(tools)
+    box = box_of(setup, journal)
+    kept = box.context.kept
+    kept.clean = lambda data: data.replace(b"hunter2", b"[secret]")
     view = await box("read_resource", "file:///w/big", start=11, length=11, format="reference")
     assert (view["format"], view["returned_bytes"], view["next"]) == ("reference", 11, 22)
     assert "text" not in view
+    (body,) = kept.bodies
+    assert (body.data, body.ref.digest) == (b"a [secret] b", view["content"])
+    assert (body.ref.retention.value, body.ref.mime) == (
+        "session_scoped",
+        "application/octet-stream",
+    )
+    # As the gate does with the result; see `test_session.py`.
+    await journal.append("s", [Draft(kind="test.result", bodies=tuple(kept.bodies))])
     again = await box("read_resource", f"content:{view['content']}")
     assert again["text"] == "a [secret] b"
-    (record,) = [one async for one in journal.read_all()]
-    assert (record.run_id, record.payload["session_id"]) == ("r-1", "s")
-    assert record.content[0].retention.value == "run_scoped"
     # It is that session's, and nobody else's.
+    other = box_of(setup, journal, "other")
     with pytest.raises(NotFound):
-        await Box(tools, "other")("read_resource", f"content:{view['content']}")
+        await other("read_resource", f"content:{view['content']}")
 
 
 async def test_without_a_store_nothing_is_given_by_reference(tmp_path: Path):
@@ -175,6 +179,17 @@ class Connected:
 
     def seen_by(self, setup: Setup) -> Sequence[str]:
         return [one for one in self.shops if setup.surfaces is None or one in setup.surfaces]
+
+    def readable(self, setup: Setup) -> Sequence[str]:
+        return self.seen_by(setup)
+
+    def speaks(self, setup: Setup) -> bool:
+        return True
+
+    def touches(self, name: str) -> SideEffect:
+        return SideEffect.NETWORK if name == "far" else SideEffect.READ
+
+    async def boundary(self, setup: Setup) -> None: ...
 
 
 def servers(shop: Shop, surfaces: tuple[str, ...] | None = None) -> Box:

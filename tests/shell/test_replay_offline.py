@@ -268,3 +268,63 @@ async def test_code_that_looks_at_the_order_of_keys_gives_the_same_again(url: st
         assert first.result == [["age", "also", "name"], ["y", "z"], ["a", "b"]]
         assert first.run_id is not None
         assert (await rehearse(hf.shell.services, first.run_id)).same
+
+
+async def test_a_session_is_restored_though_a_call_of_it_never_ended(tmp_path: Path) -> None:
+    """The code ended while a write was under way that nobody knows the end of; later runs build on it."""
+
+    @capability(side_effect="write")
+    async def slow(n: int) -> int:
+        """Take long."""
+        await anyio.sleep(0.3)
+        raise TimeoutError if n < 0 else ValueError("never seen")
+
+    @capability(side_effect="write")
+    async def bad(n: int) -> int:
+        """Fail at once."""
+        raise ValueError("no")
+
+    url = f"sqlite:///{tmp_path}/journal.db"
+    rules = {"policy": {"default": "allow"}}
+    limits = {"wall_ms": 100}
+    async with holdfast.open(url, rules, capabilities=[slow, bad]) as hf:
+        await hf.shell.run("x = 1", session="s")
+        code = "import asyncio\nx = 2\nawait asyncio.gather(slow(1), bad(2))"
+        run = await hf.shell.run(code, session="s", limits=limits)
+        assert run.error is not None
+        before = (await hf.shell.run("x", session="s")).result
+    async with holdfast.open(url, rules, capabilities=[slow, bad]) as hf:
+        await hf.shell.run("y = x", session="s")
+        session = hf.shell._sessions["s"]
+        await session.drop()  # its worker is gone, with what was not saved
+        assert (await hf.shell.run("[x, y]", session="s")).result == [before, before]
+
+
+async def test_a_run_goes_on_though_a_tool_that_answered_is_gone(tmp_path: Path) -> None:
+    @capability(side_effect="read")
+    async def once(key: str) -> str:
+        """Answer."""
+        return key.upper()
+
+    @capability(name="once", side_effect="read")
+    async def renamed(word: str) -> str:
+        """Answer, by another name of its argument."""
+        return word
+
+    @capability(side_effect="external_system", approval="manual")
+    async def send(text: str) -> str:
+        """Wait for a person."""
+        return f"sent {text}"
+
+    for others in ([send], [renamed, send]):
+        url = f"sqlite:///{tmp_path}/{len(others)}.db"
+        async with holdfast.open(url, {}, capabilities=[once, send]) as hf:
+            code = "a = await once(key='k')\nawait send(a)"
+            run = await hf.shell.run(code, session="s")
+            assert run.approval_id is not None
+            await hf.approvals.decide(run.approval_id, "approved")
+            [stands] = [one async for one in hf.journal.read("s") if one.kind == "run_parked"]
+            assert await hf.journal.erase(str(stands.payload["state"]), reason="test")
+        async with holdfast.open(url, {}, capabilities=others) as hf:
+            done = await hf.runs.resume(str(run.run_id))
+            assert done.result == "sent K", done.error

@@ -22,7 +22,9 @@ def tools(version: int) -> list[dict[str, Any]]:
     """What a version offers: one tool stays as it is, one has a renamed parameter, one is new each time, one goes."""
     found = [
         _tool("look", READS, word="string"),
-        _tool("put", WRITES | {"idempotentHint": True}, **{("word", "text")[version % 2]: "string"}),
+        _tool(
+            "put", WRITES | {"idempotentHint": True}, **{("word", "text")[version % 2]: "string"}
+        ),
         _tool("add", WRITES, title=f"v{version}", word="string"),
         _tool("slow", WRITES, ms="integer"),
     ]

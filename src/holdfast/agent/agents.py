@@ -90,6 +90,7 @@ class Agents:
         self._connections = Connections(model, shell.services.gate.redactor)
         self._sleep: Sleep = sleep
         self._feeds = Feeds()
+        self._working: dict[str, Work] = {}
         self._warm: dict[str, tuple[int, Transcript]] = {}
 
     # -- operations -----------------------------------------------------------------------------------
@@ -206,6 +207,14 @@ class Agents:
         """A listener to the answers of a run while it is under way here; `leave` it when done."""
         return self._feeds.of(run_id).listen()
 
+    def working(self, session: str) -> Work | None:
+        """What the agent works with that has this session here; `None`: none has."""
+        return self._working.get(session)
+
+    def model(self, id_: str) -> Model:
+        """A model by its id; from here on its keys appear nowhere, and it is closed with the runtime."""
+        return self._connections.models([id_])[0]
+
     async def open_account(self, account: str, budget: Budget | Mapping[str, Any]) -> None:
         """Let runs that name this account use it up together; opened again, it has these limits instead."""
         await open_account(self._journal, account, budget)
@@ -236,10 +245,7 @@ class Agents:
         """
         from holdfast.agent.replay import replay
 
-        def find(id_: str) -> Model:
-            return self._connections.models([id_])[0]
-
-        return await replay(self._shell.services, find, run, changes)
+        return await replay(self._shell.services, self.model, run, changes)
 
     async def close(self) -> None:
         """End the connections to models; whoever made this object calls it, once no run is under way."""
@@ -322,8 +328,13 @@ class Agents:
         return await self._drive(loop, holding)
 
     async def _drive(self, loop: Loop, holding: Holding) -> AgentResult:
-        with _heard(loop.work):
-            return await self._driven(loop, holding)
+        session = loop.work.session.id
+        self._working[session] = loop.work
+        try:
+            with _heard(loop.work):
+                return await self._driven(loop, holding)
+        finally:
+            del self._working[session]
 
     async def _driven(self, loop: Loop, holding: Holding) -> AgentResult:
         holding.begin(loop)

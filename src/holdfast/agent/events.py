@@ -59,6 +59,8 @@ async def watch(
             continue
         for delta in watching.deltas():
             yield delta
+        for step in watching.steps():
+            yield step
         if closing or await watching.stands(pos):
             return
         await watching.wait(seen)
@@ -80,6 +82,8 @@ class _Watching:
         self._telling = Telling(journal, run_id)
         self._pieces = _Pieces(self._telling)
         self._stood: int | None = None
+        self._time = 0
+        self._over: set[str] = set()
         self._patience = _SOON
 
     async def begin(self, *, starting: bool) -> dict[str, Any] | None:
@@ -104,9 +108,12 @@ class _Watching:
                 yield delta
             if self._listener is not None:
                 self._listener.take(str(record.effect_id))
+        if record.kind == "effect_result":
+            self._over.add(str(record.effect_id))
         event = await self._telling.tell(record)
         if event is None:
             return
+        self._time = record.time
         self._stood = record.pos if isinstance(event, e.RunParked) else None
         self.done = isinstance(event, e.RunEnded)
         if event.seq > self._after:
@@ -119,6 +126,13 @@ class _Watching:
         if asked is None or self._listener is None:
             return
         yield from self._pieces.events(asked, self._listener, self._after)
+
+    def steps(self) -> Iterator[e.ToolProgress]:
+        """How far calls are by now."""
+        for one in self._listener.steps() if self._listener is not None else ():
+            if one.effect_id in self._over:
+                continue  # a server may say so a moment too late
+            yield e.ToolProgress(seq=self._after, time=self._time, **one._asdict())
 
     async def stands(self, pos: int) -> bool:
         """Whether there is nothing more to tell before somebody resumes the run, and that is not waited for."""

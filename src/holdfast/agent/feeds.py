@@ -17,6 +17,9 @@ from holdfast.contracts.model import ModelDelta
 LIMIT = 1024
 """Pieces that wait for one listener."""
 
+STEPS = 256
+"""Calls of which one listener is still to be told how far they are."""
+
 
 class Pieces(NamedTuple):
     """Of one answer, those that a listener has not had yet."""
@@ -24,6 +27,16 @@ class Pieces(NamedTuple):
     missed: int
     """How many are gone; they came before the others."""
     pieces: tuple[ModelDelta, ...]
+
+
+class Step(NamedTuple):
+    """How far a call is."""
+
+    run_id: str
+    effect_id: str
+    progress: float
+    total: float | None
+    message: str | None
 
 
 class Listener:
@@ -38,6 +51,7 @@ class Listener:
         self._waiting: dict[str, deque[ModelDelta]] = {}
         self._missed: dict[str, int] = {}
         self._count = 0
+        self._steps: dict[str, Step] = {}
         self._wake = anyio.Event()
         if feed.newest is not None:  # it came in the middle of an answer
             self._missed[feed.newest] = feed.count
@@ -55,6 +69,18 @@ class Listener:
         found = self._waiting.pop(question, ())
         self._count -= len(found)
         return Pieces(self._missed.pop(question, 0), tuple(found))
+
+    def step(self, step: Step) -> None:
+        """A call is so far; where it was before is of no interest any more."""
+        if step.effect_id not in self._steps and len(self._steps) >= STEPS:
+            del self._steps[next(iter(self._steps))]
+        self._steps[step.effect_id] = step
+        self._wake.set()
+
+    def steps(self) -> list[Step]:
+        """How far calls are, of those that went on since this was last asked."""
+        found, self._steps = [*self._steps.values()], {}
+        return found
 
     def close(self) -> None:
         """The run is over here, or stands."""
@@ -109,6 +135,18 @@ class Feed:
         self.count += 1
         for listener in self.listeners:
             listener.put(question, piece)
+
+    def step(
+        self,
+        run_id: str,
+        effect_id: str,
+        progress: float,
+        total: float | None = None,
+        message: str | None = None,
+    ) -> None:
+        """Tell everybody how far a call is."""
+        for listener in self.listeners:
+            listener.step(Step(run_id, effect_id, progress, total, message))
 
     def stir(self) -> None:
         """Something was recorded, or is about to be."""

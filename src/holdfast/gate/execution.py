@@ -480,6 +480,8 @@ class Execution:
         crossing, context = act.crossing, act.context
         desk = crossing.desk
         spent, took = self._settle(act), act.took
+        keeps = status is _S.COMPLETED and bool(context.kept.bodies)
+        bodies = ((body,) if body else ()) + (tuple(context.kept.bodies) if keeps else ())
 
         def made() -> Draft:
             result = sure(
@@ -498,15 +500,17 @@ class Execution:
                 content_refs=(body.ref.digest,) if body else (),
                 redacted_summary=f"{crossing.name} {status.value}",
             )
-            return Draft.of(result, run_id=desk.run_id, bodies=(body,) if body else ())
+            return Draft.of(result, run_id=desk.run_id, bodies=bodies)
 
         crossing.ordered(desk.next_order())
-        if act.together:
+        if act.together and keeps:  # whoever has its name may look for it at once
+            await desk.append([*act.before(), made()], durable=False)
+        elif act.together:
             # Nobody waits for these records: they are made where they are written, while the code goes on.
             desk.post_made(len(act.passing.drafts) + 2, lambda: [*act.before(), made()])
         elif crossing.lazy:
             desk.hold([made()], durable=act.careful)
-        elif act.careful or desk.shares or crossing.asks_model:
+        elif act.careful or desk.shares or crossing.asks_model or keeps:
             await desk.append([made()], durable=act.careful)
         else:
             # Were it lost, the call would be made again, which the other side recognises. Whatever the code does

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from holdfast.contracts import Capability, ErrorObject, Json
+from holdfast.contracts import Body, Capability, ErrorObject, Json, Privacy
 from holdfast.contracts.approval import Asks
 from holdfast.contracts.model import ModelUsage
 from holdfast.errors import ModelError
@@ -65,6 +65,35 @@ class Unsure(Exception):
         self.error = error
 
 
+KEPT_BYTES = 8 << 20
+"""What one call may keep, unless the limits of its capability say otherwise."""
+
+
+@dataclass(slots=True)
+class Keeping:
+    """What a call wants kept beside its result: it goes on record with it, and is erased with its session."""
+
+    room: int = KEPT_BYTES
+    """Bytes that may still be kept."""
+    clean: Callable[[bytes], bytes] = bytes
+    """Takes secrets out."""
+    bodies: list[Body] = field(default_factory=list[Body])
+    """In order."""
+
+    def keep(self, data: bytes, mime: str, privacy: Privacy) -> str:
+        """Keep a body; the digest of what is kept. Raises `RESPONSE_TOO_LARGE` when there is no room."""
+        if len(data) > self.room:
+            raise ModelError(
+                "RESPONSE_TOO_LARGE",
+                f"The call gave a body of {len(data)} bytes, and {self.room} more can be kept.",
+                hint="Ask for less: fewer parts, or smaller ones.",
+            )
+        self.room -= len(data)
+        body = Body.of(self.clean(data), role="kept", mime=mime, privacy=privacy)
+        self.bodies.append(body)
+        return body.ref.digest
+
+
 async def _nobody(question: Question) -> Answer:
     return Answer("cancel")
 
@@ -97,6 +126,17 @@ class Context:
     """Asks while the call is under way and its connection is held; its time stands still meanwhile."""
     call: object = None
     """What the gate needs to take another effect on behalf of this call: hand it back, never look into it."""
+    kept: Keeping = field(default_factory=Keeping)
+    """What `keep` has kept in this attempt."""
+
+    async def keep(
+        self, data: bytes, mime: str, *, privacy: Privacy = Privacy.CONTENT_REFS_ONLY
+    ) -> str:
+        """Keep a body beside the result, for as long as the session is there; its digest, for `content:…`.
+
+        It is stored without the secrets in it, and only if the call gives a result.
+        """
+        return self.kept.keep(data, mime, privacy)
 
     @property
     def idempotency_key(self) -> str:

@@ -20,7 +20,7 @@ the intent is known is the table in `recovery.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import monotonic
 
 import anyio
@@ -56,12 +56,13 @@ from holdfast.gate._refusals import (
 )
 from holdfast.gate.asking import Asking
 from holdfast.gate.broker import Settled, settlement
-from holdfast.gate.budgets import reserve_all
+from holdfast.gate.budgets import Purse, reserve_all
 from holdfast.gate.crossing import Crossing, Doubt, Outcome, as_asked
 from holdfast.gate.dryrun import planned_effect, pretended
 from holdfast.gate.execution import Execution
 from holdfast.gate.executor import Executor
 from holdfast.gate.guards import Guards
+from holdfast.gate.hold import Hold
 from holdfast.gate.inquiry import Inquiry
 from holdfast.gate.limits import Limiter, check_request, too_large
 from holdfast.gate.passing import Passing
@@ -88,6 +89,7 @@ class Gate:
         self.journal = journal
         self.redactor = redactor
         self.guards = guards
+        self.hold = Hold()
         self._asking = asking
         self._questions = Questions(journal, asking, redactor)
         self._execution = Execution(
@@ -111,11 +113,19 @@ class Gate:
             if executor is None:
                 raise Refused(unknown_tool(crossing.name), rules=("default.unknown",))
             if past is not None and past.intent is not None:
-                return await self._recover(crossing, executor, past)
+                async with self.hold:
+                    return await self._recover(crossing, executor, past)
             passing = await self._admit(crossing, executor)
             if isinstance(passing, Outcome):
                 return passing
-            return await self._execution.make(crossing, passing, started)
+            if crossing.beside is not None:  # part of a call that is under way
+                return await self._execution.make(crossing, passing, started)
+            if (
+                self.hold.closed
+            ):  # the process ends while the call waits there: leave nothing unsaid
+                await crossing.desk.settle(durable=True)
+            async with self.hold:
+                return await self._execution.make(crossing, passing, started)
         except Refused as refused:
             return self._refuse(crossing, executor, refused, started)
 
@@ -151,6 +161,10 @@ class Gate:
         if isinstance(end, Doubt):
             raise InternalError("A question to a model is in doubt, which it can't be.")
         return end
+
+    def purses_of(self, call: object) -> Sequence[Purse]:
+        """The budgets that what is made beside a call uses up: `call` is its `Context.call`."""
+        return call.crossing.desk.purses if isinstance(call, Inquiry) else ()
 
     # -- may it? --------------------------------------------------------------------------------------
 
@@ -347,7 +361,14 @@ class Gate:
         if crossing.known:  # it was read from the record itself
             return
         now = self.redactor.json(as_asked(crossing, executor))
-        if crossing.name != past.name or _json_body(now).ref.digest != past.request:
+        same = crossing.name == past.name
+        if same and past.answered and not crossing.args:
+            # By name they are told without the capability, which may be gone by now, or another.
+            by_name = self.redactor.json(dict(crossing.kwargs))
+            same = past.request in (_digest(now), _digest(by_name))
+        elif same and (executor is not None or not past.answered):
+            same = _digest(now) == past.request
+        if not same:
             then = await stored_json(self.journal, past.arguments)
             raise mismatch(past, crossing.name, then=then, now=now)
 
@@ -381,6 +402,10 @@ def _free(passing: Passing, wanted: Risk | None) -> bool:
     """Whether a call is one that a dry run makes, and a plan need not name: a read that nobody is asked about."""
     allowed = passing.ruling.verdict is Verdict.ALLOW and wanted is None
     return allowed and passing.capability.side_effect in HARMLESS
+
+
+def _digest(value: Json) -> str:
+    return _json_body(value).ref.digest
 
 
 def _json_body(value: Json) -> Body:

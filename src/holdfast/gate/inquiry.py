@@ -119,6 +119,7 @@ class Inquiry:
             answers=dict(self.answers) if self.answers else self.answers,
             ask=self.ask,
             call=self,
+            kept=self.questions.keeping(self.passing.limits),
         )
 
     def begin(self, scope: anyio.CancelScope) -> None:

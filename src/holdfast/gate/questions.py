@@ -14,6 +14,7 @@ from holdfast.contracts import (
     ApprovalRequest,
     ApprovalStatus,
     Body,
+    CapabilityLimits,
     Draft,
     EffectResult,
     EffectStatus,
@@ -32,7 +33,7 @@ from holdfast.gate.asking import Asking
 from holdfast.gate.broker import Settled, ended, settlement
 from holdfast.gate.budgets import settle_all
 from holdfast.gate.crossing import Desk
-from holdfast.gate.executor import Answer, Question
+from holdfast.gate.executor import Answer, Keeping, Question
 from holdfast.gate.forms import BadForm, check_form
 from holdfast.gate.past import Past, stored_json
 from holdfast.gate.redact import Redactor
@@ -43,6 +44,9 @@ MAX_MESSAGE = 2000
 
 MAX_STATE = 1 << 20
 """Bytes of what an asker gets back with the answer."""
+
+KEPT_ROOM = 8
+"""So many times as long as its result may be is what a call may keep beside it."""
 
 _KEY = 200
 _URL = 2000
@@ -66,6 +70,10 @@ class Questions:
         form = clean.json(question.form) if question.form is not None else None
         url = clean.text(question.url) if question.url is not None else None
         return Question(question.asks, message, form if isinstance(form, dict) else None, url)
+
+    def keeping(self, limits: CapabilityLimits) -> Keeping:
+        """What one attempt may keep beside its result."""
+        return Keeping(limits.max_response_bytes * KEPT_ROOM, self._redactor.bytes_)
 
     def check(self, name: str, question: Question) -> tuple[Body, ...]:
         """What its asker needs back, as a body; raises what the capability is told when it can't be asked."""

@@ -3,7 +3,7 @@
 from holdfast.resources.resources import Keep, Resources
 from holdfast.resources.router import Route, Router
 from holdfast.resources.source import Held, Lister, Resolver, Source
-from holdfast.resources.tools import Store, resource_tools
+from holdfast.resources.tools import resource_tools
 
 __all__ = [
     "Held",
@@ -14,6 +14,5 @@ __all__ = [
     "Route",
     "Router",
     "Source",
-    "Store",
     "resource_tools",
 ]

@@ -121,7 +121,7 @@ class Resources:
     async def list(self, request: ListRequest, *, among: SideEffect | None = None) -> ResourceList:
         """What is below a prefix; without one, where each kind of resource begins."""
         if request.prefix:
-            self._check(request.prefix, among)
+            self._check(request.prefix, among, listed=True)
             resolver = self.router.route(request.prefix).resolver
             if isinstance(resolver, Lister):
                 return await resolver.list(request)
@@ -136,13 +136,14 @@ class Resources:
 
     # -- reading --------------------------------------------------------------------------------------
 
-    def _check(self, uri: str, among: SideEffect | None) -> None:
+    def _check(self, uri: str, among: SideEffect | None, *, listed: bool = False) -> None:
         route = self.router.route(uri)
-        if among not in (None, route.side_effect):
-            web = route.side_effect is SideEffect.NETWORK
+        effect = route.side_effect if listed else route.effect(uri)
+        if among not in (None, effect):
+            web = effect is SideEffect.NETWORK
             raise ModelError(
                 "PERMISSION_DENIED",
-                f"`{route.scheme}:` is not read by this function.",
+                f"`{_shown(route, uri)}` is not read by this function.",
                 hint=f"Use the one for resources {'on the network' if web else 'that are here'}.",
             )
 
@@ -303,6 +304,11 @@ async def _bytes(source: Source, start: int, length: int) -> bytes:
             break
         found += part
     return bytes(found[:length])
+
+
+def _shown(route: Route, uri: str) -> str:
+    """The kind of a resource that a function does not read: its scheme, or where that is not enough, its server."""
+    return f"{route.scheme}:" if route.effect_of is None else "/".join(uri[:80].split("/")[:3])
 
 
 def _kind(window: Window, source: Source, uri: str) -> Kind:

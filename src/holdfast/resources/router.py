@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import anyio
 
@@ -16,6 +17,9 @@ from holdfast.resources.source import Resolver, Source
 
 MAX_BYTES = 256 * 1024
 """What one read gives of a resource, unless its route allows less."""
+
+EffectOf: TypeAlias = Callable[[str], SideEffect]
+"""What opening a resource touches, by its URI."""
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
@@ -29,9 +33,21 @@ class Route:
     resolver: Resolver
     """Opens its resources."""
     side_effect: SideEffect = SideEffect.READ
-    """What opening one touches: it decides which capability reads it."""
+    """What opening one touches: it decides which capability reads it. Also what listing them touches."""
     max_bytes: int = MAX_BYTES
     """What one read gives at most."""
+    effect_of: EffectOf | None = None
+    """What opening one touches, by its URI, where that differs."""
+    effects: frozenset[SideEffect] = frozenset()
+    """What opening may touch, where that differs."""
+
+    def effect(self, uri: str) -> SideEffect:
+        """What opening this one touches."""
+        return self.side_effect if self.effect_of is None else self.effect_of(uri)
+
+    def has(self, effect: SideEffect) -> bool:
+        """Whether opening one may touch that."""
+        return effect in (self.effects or (self.side_effect,))
 
 
 def scheme_of(uri: str) -> str:
@@ -72,8 +88,13 @@ class Router:
         *,
         side_effect: SideEffect = SideEffect.READ,
         max_bytes: int = MAX_BYTES,
+        effect_of: EffectOf | None = None,
+        effects: Iterable[SideEffect] = (),
     ) -> Route:
-        """Let `resolver` answer for a scheme; raises `INVALID_ARGUMENT` for one that is taken."""
+        """Let `resolver` answer for a scheme; raises `INVALID_ARGUMENT` for one that is taken.
+
+        Where it depends on the URI what is touched, `effect_of` says it, and `effects` are those there may be.
+        """
         scheme = check_scheme(scheme)
         if scheme in self._routes:
             raise CallerError(
@@ -83,7 +104,9 @@ class Router:
             )
         if not 1 <= max_bytes <= MAX_BYTES:
             raise CallerError("INVALID_ARGUMENT", f"`max_bytes` must be from 1 to {MAX_BYTES}.")
-        route = self._routes[scheme] = Route(scheme, resolver, side_effect, max_bytes)
+        route = self._routes[scheme] = Route(
+            scheme, resolver, side_effect, max_bytes, effect_of, frozenset(effects)
+        )
         return route
 
     @property

@@ -7,10 +7,9 @@ reading a mounted file passes where fetching a page asks.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from holdfast.contracts import (
-    Body,
     Capability,
     CapabilityLimits,
     Json,
@@ -35,14 +34,6 @@ Act: TypeAlias = Callable[[dict[str, Any], Context], Awaitable[Json]]
 """Fulfils a capability."""
 
 
-class Store(Protocol):
-    """Keeps what is given by reference."""
-
-    async def keep(self, body: Body, context: Context) -> str:
-        """Store a body on behalf of a call, without the secrets in it; the digest of what was stored."""
-        ...
-
-
 TIMEOUT_MS = 60_000
 """Time for one call: a gigabyte can be searched in it."""
 
@@ -54,19 +45,18 @@ _NAMES = {
 }
 
 
-def resource_tools(
-    resources: Resources, *, store: Store | None = None
-) -> list[tuple[Capability, Act]]:
+def resource_tools(resources: Resources, *, keeps: bool = False) -> list[tuple[Capability, Act]]:
     """The capabilities over these resources, each with what fulfils it; none for what has no route.
 
-    Without a `store`, pictures are only described and nothing is given by reference.
+    With `keeps`, pictures and what is asked for by reference are kept beside the result of the call; else they are
+    only described.
     """
     found: list[tuple[Capability, Act]] = []
     for effect, (read, grep, list_) in _NAMES.items():
-        schemes = [f"{one.scheme}:" for one in resources.router.routes if one.side_effect is effect]
+        schemes = [f"{one.scheme}:" for one in resources.router.routes if one.has(effect)]
         if not schemes:
             continue
-        tools = _Tools(resources, effect, store)
+        tools = _Tools(resources, effect, keeps=keeps)
         found.append(
             (_capability(read, effect, _READ.format(_any(schemes)), _READ_INPUT), tools.read)
         )
@@ -81,10 +71,10 @@ def resource_tools(
 class _Tools:
     """The functions, for resources of one side effect."""
 
-    def __init__(self, resources: Resources, effect: SideEffect, store: Store | None) -> None:
+    def __init__(self, resources: Resources, effect: SideEffect, *, keeps: bool) -> None:
         self._resources = resources
         self._effect = effect
-        self._store = store
+        self._keeps = keeps
 
     async def read(self, arguments: dict[str, Any], context: Context) -> Json:
         request = parse(
@@ -112,13 +102,11 @@ class _Tools:
         return {**found, "next": view.next}
 
     def _keep(self, context: Context) -> Keep | None:
-        store = self._store
-        if store is None:
+        if not self._keeps:
             return None
 
         async def keep(data: bytes, mime: str, privacy: Privacy, retention: Retention) -> str:
-            body = Body.of(data, role="resource", mime=mime, privacy=privacy, retention=retention)
-            return await store.keep(body, context)
+            return await context.keep(data, mime, privacy=privacy)
 
         return keep
 

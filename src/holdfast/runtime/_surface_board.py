@@ -307,15 +307,24 @@ class Board:
 
     async def _wakened(self, name: str) -> None:
         """A server that waits for somebody to sign in is tried at once: that may be why this call is made again."""
-        question = self.fate(name).question
-        if question is None or self.alive(name) or self.serving(name) is None:
+        if not self.asks(name) or self.serving(name) is None:
             return
-        self.again(name)
+        await self.attempted(name)
+        if self.asks(name):
+            self.again(name)
+            await self.attempted(name)
+        question = self.fate(name).question
+        if question is not None and not self.alive(name):
+            raise NeedsAnswer(question)
+
+    def asks(self, name: str) -> bool:
+        """Whether it waits for somebody to sign in."""
+        return self.fate(name).question is not None and not self.alive(name)
+
+    async def attempted(self, name: str) -> None:
+        """Wait for the end of the attempt under way: it may have begun before somebody signed in."""
         while self.record(name).pending is not None:
             await self.moved.wait()
-        question = self.fate(name).question
-        if question is not None:
-            raise NeedsAnswer(question)
 
     def _admitted(self, name: str) -> int:
         """The connection that a call may go out on; raises why it may not."""

@@ -8,7 +8,7 @@ from typing import cast
 
 from holdfast.contracts import Capability
 from holdfast.errors import HoldfastError
-from holdfast.gate.executor import Question
+from holdfast.gate.executor import NeedsAnswer, Question
 from holdfast.runtime._surface_links import Link
 from holdfast.runtime._surface_tool import SurfaceTool
 
@@ -54,4 +54,5 @@ def words_of(why: BaseException) -> str:
     if isinstance(why, HoldfastError):
         return f"{why.message} {why.hint}" if why.hint else why.message
     text = str(why).strip() or type(why).__name__
-    return text if isinstance(why, TimeoutError) else f"{type(why).__name__}: {text}"
+    plain = isinstance(why, TimeoutError | NeedsAnswer)
+    return text if plain else f"{type(why).__name__}: {text}"

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.capabilities.connection import Source
 from holdfast.contracts.surface import (
@@ -17,12 +17,16 @@ from holdfast.contracts.surface import (
     SurfaceSpec,
 )
 from holdfast.errors import CallerError
+from holdfast.gate.executor import Context
+from holdfast.gate.gate import Gate
 from holdfast.gate.redact import Redactor
 from holdfast.runtime.settings import Settings
 
 if TYPE_CHECKING:
-    from holdfast.capabilities.mcp.services import LogLine, Root
+    from holdfast.agent.work import Work
+    from holdfast.capabilities.mcp.services import LogLine, Root, Sample, Step
     from holdfast.leases import Broker as Leases
+    from holdfast.models.base import Model
 
 OAUTH = "oauth"
 """A lease of the surface's own, got by signing in as its server asks."""
@@ -30,15 +34,38 @@ OAUTH = "oauth"
 _log = logging.getLogger("holdfast.surfaces")
 
 
+class Thinking(Protocol):
+    """The agents of a runtime."""
+
+    def working(self, session_id: str) -> Work | None:
+        """What the agent works with that has a session here."""
+        ...
+
+    def model(self, id_: str) -> Model:
+        """A model by its id."""
+        ...
+
+    def step(self, step: Step) -> None:
+        """Tell whoever watches how far a call is."""
+        ...
+
+
 class Sources:
     """Makes sources with what they need from this runtime."""
 
     def __init__(
-        self, settings: Settings, redactor: Redactor, leases: Callable[[], Leases]
+        self,
+        settings: Settings,
+        redactor: Redactor,
+        leases: Callable[[], Leases],
+        gate: Gate | None = None,
+        thinking: Callable[[], Thinking] | None = None,
     ) -> None:
         self._settings = settings
         self._redactor = redactor
         self._leases = leases
+        self._gate = gate
+        self._thinking = thinking
 
     def __call__(self, name: str, spec: SurfaceSpec) -> Source:
         """What this surface is connected to."""
@@ -63,9 +90,27 @@ class Sources:
 
             auth = LeaseAuth(self._leases(), lease_of(name, spec.auth), Ask(url=spec.url))
         services = Services(
-            redact=self._redactor.text, hide=self._hide, log=_logged, roots=self._roots, auth=auth
+            redact=self._redactor.text,
+            hide=self._hide,
+            keep=_kept,
+            progress=None if self._thinking is None else self._step,
+            log=_logged,
+            sample=self._sample(name) if spec.sampling else None,
+            roots=self._roots,
+            auth=auth,
         )
         return McpSource(name, spec, services)
+
+    def _sample(self, name: str) -> Sample | None:
+        if self._gate is None or self._thinking is None:
+            return None
+        from holdfast.runtime.sampling import Sampling
+
+        return Sampling(self._settings.agent, self._gate, self._thinking).of(name)
+
+    def _step(self, step: Step) -> None:
+        if self._thinking is not None:
+            self._thinking().step(step)
 
     def _openapi(self, name: str, spec: OpenApiSurface) -> Source:
         from holdfast.capabilities.openapi.source import OpenApiSource, Services
@@ -93,6 +138,10 @@ class Sources:
 def lease_of(name: str, auth: str) -> str:
     """The lease that a surface's `auth` names."""
     return f"mcp:{name}" if auth == OAUTH else auth
+
+
+async def _kept(context: Context, data: bytes, mime: str) -> str:
+    return await context.keep(data, mime)
 
 
 def _logged(line: LogLine) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from time import monotonic
 
 import anyio
 import anyio.abc
 
+from holdfast.errors import HoldfastError
 from holdfast.runtime._surface_board import Board
 from holdfast.runtime._surface_links import Link
 
@@ -17,8 +20,10 @@ IDLE_S = 30.0
 class Upkeep:
     """One task for all surfaces of a runtime; started with the first of them."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, also: Callable[[], Awaitable[None]]) -> None:
+        """`also` is done whenever something may be due."""
         self._board = board
+        self._also = also
         self._group: anyio.abc.TaskGroup | None = None
 
     def start(self, group: anyio.abc.TaskGroup) -> None:
@@ -31,6 +36,8 @@ class Upkeep:
         board = self._board
         while board.operating:
             self.pump()
+            with suppress(HoldfastError):  # the journal is in trouble; whoever runs next is told
+                await self._also()
             with anyio.move_on_after(self._next()):
                 await board.wake.wait()
             board.wake = anyio.Event()

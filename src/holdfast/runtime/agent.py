@@ -258,16 +258,16 @@ class Agent(Generic[T]):
     @asynccontextmanager
     async def _opened(self, runtime: Runtime | None) -> AsyncGenerator[Runtime]:
         if runtime is not None:
-            await self._offer(runtime)
+            await self.offer(runtime)
             yield runtime
             return
         from holdfast.runtime.embedded import open as open_runtime
 
         async with open_runtime(self._url, self._config, hooks=self._hooks) as hf:
-            await self._offer(hf)
+            await self.offer(hf)
             yield hf
 
-    async def _offer(self, hf: Runtime) -> None:
+    async def offer(self, hf: Runtime) -> None:
         """See to it that its surfaces are wanted; they are connected when its session is held."""
         for one in self._surfaces or ():
             if isinstance(one, str):

@@ -20,6 +20,7 @@ from holdfast.gate.policy import Policy
 from holdfast.gate.redact import Redactor
 from holdfast.journal import Journal
 from holdfast.runtime import wiring
+from holdfast.runtime._surface_sign_in import SignIns
 from holdfast.runtime.settings import Settings, file_of
 from holdfast.runtime.surfaces import Surfaces
 from holdfast.shell import Shell
@@ -29,7 +30,11 @@ from holdfast.shell.sessions import Sessions
 
 if TYPE_CHECKING:
     from holdfast.agent.agents import Agents
+    from holdfast.agent.work import Work
+    from holdfast.capabilities.mcp.services import Step
     from holdfast.leases import Broker as Leases
+    from holdfast.models.base import Model
+    from holdfast.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,11 @@ class Runtime:
     def leases(self) -> Leases:
         """Credentials."""
         return self._credentials.leases
+
+    @property
+    def resources(self) -> Resources:
+        """Big things by URI, as far as the settings grant them; as the operator reads them."""
+        return wiring.own_resources(self.settings, self.journal, self.surfaces)
 
     @property
     def agents(self) -> Agents:
@@ -103,6 +113,20 @@ class Thinking:
 
             self._agents = Agents(self._shell, model=wiring.find_model)
         return self._agents
+
+    def working(self, session_id: str) -> Work | None:
+        """What the agent works with that has a session here."""
+        return None if self._agents is None else self._agents.working(session_id)
+
+    def model(self, id_: str) -> Model:
+        """A model by its id."""
+        return self.agents.model(id_)
+
+    def step(self, step: Step) -> None:
+        """Tell whoever watches the run of an agent how far a call of its is."""
+        work = self.working(step.session_id)
+        if work is not None and work.feed is not None:
+            work.feed.step(step.run_id, step.effect_id, step.progress, step.total, step.message)
 
     async def resume(self, run_id: str, *, setup: Any = None, wait_ms: int = 30_000) -> AgentResult:
         """Go on with a run of an agent."""
@@ -159,11 +183,19 @@ async def open(
         surfaces = await rest.enter_async_context(
             Surfaces.open(
                 journal,
-                wiring.make_sources(settings, redactor, lambda: credentials.leases),
+                wiring.make_sources(
+                    settings, redactor, lambda: credentials.leases, gate, lambda: thinking
+                ),
                 settings.surfaces,
                 file=None if file is None else file.absolute(),
                 owner=owner,
                 redact=redactor.text,
+                sign_ins=SignIns(
+                    journal,
+                    approvals,
+                    timeout_ms=settings.approvals.timeout_ms,
+                    redact=redactor.text,
+                ),
             )
         )
         services = Services(
@@ -175,7 +207,7 @@ async def open(
             approvals=approvals,
             policy=policy,
             setup=settings.session,
-            tools=wiring.make_tools(capabilities, redactor, surfaces),
+            tools=wiring.make_tools(capabilities, redactor, journal, surfaces),
             owner=owner,
             surfaces=surfaces,
         )

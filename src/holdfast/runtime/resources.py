@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.capabilities.connection import Connection
 from holdfast.capabilities.foreign import Foreign
-from holdfast.contracts import Body, ContentRef, Draft, Retention, Setup, SideEffect
+from holdfast.contracts import Setup, SideEffect
 from holdfast.contracts.resource import ResourceEntry
 from holdfast.errors import NotFound
-from holdfast.gate.executor import Context
 from holdfast.journal import Journal
 from holdfast.resources import Resources, resource_tools
-from holdfast.resources.resolvers.content import ContentResolver, Scan
+from holdfast.resources.resolvers.content import ContentResolver
 from holdfast.resources.resolvers.data import DataResolver
 from holdfast.resources.resolvers.files import FileResolver
-from holdfast.resources.resolvers.mcp import McpResolver
+from holdfast.resources.resolvers.mcp import McpResolver, split
 from holdfast.resources.resolvers.web import WebResolver
 from holdfast.runtime._resource_sources import AllowedHosts, MountedFolders
-
-KEPT = "holdfast:resources"
-"""The stream of what sessions had stored by reference; nobody leases it."""
-KEPT_KIND = "resource.kept"
 
 
 class Connected(Protocol):
@@ -34,6 +29,22 @@ class Connected(Protocol):
 
     def seen_by(self, setup: Setup) -> Sequence[str]:
         """Those that a session sees."""
+        ...
+
+    def readable(self, setup: Setup) -> Sequence[str]:
+        """Those of them that have something to read, as far as they have said so by now."""
+        ...
+
+    def speaks(self, setup: Setup) -> bool:
+        """Whether one of them may give bodies by reference."""
+        ...
+
+    def touches(self, name: str) -> SideEffect:
+        """What reading from one touches."""
+        ...
+
+    async def boundary(self, setup: Setup) -> None:
+        """Connect what a session sees that is opened like this."""
         ...
 
 
@@ -51,55 +62,34 @@ def make_resources(
         router.register("https", web, side_effect=SideEffect.NETWORK)
         router.register("http", web, side_effect=SideEffect.NETWORK)
     if journal is not None:
-        router.register("content", ContentResolver(journal, Kept(journal)))
+        router.register("content", ContentResolver(journal))
     if connected is not None:
-        router.register("mcp", McpResolver(Servers(connected, setup)))
+        servers = Servers(connected, setup)
+        router.register(
+            "mcp", McpResolver(servers), effect_of=servers.effect, effects=servers.effects()
+        )
     return found
 
 
-def resource_capabilities(
-    resources: Resources, journal: Journal | None = None, clean: Callable[[bytes], bytes] = bytes
+def resource_capabilities(resources: Resources, *, keeps: bool = False) -> list[Foreign]:
+    """These resources as capabilities; with `keeps`, for a session whose journal has what is kept (`content:`)."""
+    return [Foreign(one, act) for one, act in resource_tools(resources, keeps=keeps)]
+
+
+def session_resources(
+    setup: Setup, journal: Journal | None, connected: Connected | None = None
 ) -> list[Foreign]:
-    """These resources as capabilities; `clean` takes secrets out of what is stored."""
-    store = None if journal is None else Kept(journal, clean)
-    return [Foreign(one, act) for one, act in resource_tools(resources, store=store)]
+    """What a session is given to read with; nothing, where it has nothing to read.
 
-
-class Kept:
-    """Bodies that were stored on behalf of calls, each until its run has ended; and who may refer to them."""
-
-    def __init__(self, journal: Journal, clean: Callable[[bytes], bytes] = bytes) -> None:
-        self._journal = journal
-        self._clean = clean
-        self._scan = Scan(journal)
-
-    async def keep(self, body: Body, context: Context) -> str:
-        """Store a body, cleaned; the digest of what was stored."""
-        ref = body.ref
-        # In a stream of its own, which no session's end reaches; a run's end does.
-        kept = Body.of(
-            self._clean(body.data),
-            role=ref.role,
-            mime=ref.mime,
-            privacy=ref.privacy,
-            retention=Retention.RUN_SCOPED,
-        )
-        said = {"session_id": context.session_id, "effect_id": context.effect_id}
-        draft = Draft(kind=KEPT_KIND, payload=dict(said), run_id=context.run_id, bodies=(kept,))
-        await self._journal.append(KEPT, [draft], durable=False)
-        return kept.ref.digest
-
-    async def find(self, digest: str, session_id: str) -> ContentRef | None:
-        """How a session's records refer to a body."""
-        found = await self._scan.find(digest, session_id)
-        if found is not None:
-            return found
-        async for record in self._journal.read(KEPT):
-            if record.payload.get("session_id") == session_id:
-                for ref in record.content:
-                    if ref.digest == digest:
-                        return ref
-        return None
+    Every session can be read its own content. That alone is no reason for tools: only with a folder, a host, or a
+    tool server, which gives pictures and other bodies by reference, there is something that is not at hand already.
+    """
+    reads = () if connected is None else connected.readable(setup)
+    speaks = connected is not None and connected.speaks(setup)
+    if not (setup.mounts or setup.allow_hosts or reads or speaks):
+        return []
+    found = make_resources(setup, journal, connected=connected if reads else None)
+    return resource_capabilities(found, keeps=True)
 
 
 class Servers:
@@ -113,10 +103,11 @@ class Servers:
         self, surface: str, uri: str, session_id: str | None
     ) -> Sequence[tuple[bytes, str]]:
         """A server's resource."""
-        return await self._connection(surface).read(uri)
+        return await (await self._connection(surface, session_id)).read(uri)
 
     async def resources(self, surface: str, session_id: str | None) -> list[ResourceEntry]:
         """What a server has."""
+        connection = await self._connection(surface, session_id)
         return [
             ResourceEntry(
                 uri=one.uri,
@@ -126,14 +117,27 @@ class Servers:
                 mime=one.mime,
                 description=one.description,
             )
-            for one in await self._connection(surface).resources()
+            for one in await connection.resources()
         ]
 
     async def surfaces(self, session_id: str | None) -> list[str]:
-        """The servers there are for this session."""
-        return [*self._connected.seen_by(self._setup)]
+        """The servers there are for this session, and have something to read."""
+        if session_id is None:
+            await self._connected.boundary(self._setup)
+        return [*self._connected.readable(self._setup)]
 
-    def _connection(self, surface: str) -> Connection:
+    def effect(self, uri: str) -> SideEffect:
+        """What reading a server's resource touches: that of one at an address, the network."""
+        return self._connected.touches(split(uri)[0])
+
+    def effects(self) -> set[SideEffect]:
+        """What reading may touch."""
+        names = self._connected.readable(self._setup)
+        return {self._connected.touches(one) for one in names} or {SideEffect.READ}
+
+    async def _connection(self, surface: str, session_id: str | None) -> Connection:
         if surface not in self._connected.seen_by(self._setup):
             raise NotFound("NOT_FOUND", f"The session has no tool server `{surface}`.")
+        if session_id is None:  # nobody's run has connected it
+            await self._connected.boundary(self._setup)
         return self._connected.connection(surface)

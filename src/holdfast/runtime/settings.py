@@ -79,6 +79,17 @@ class AgentSettings(_Section):
     """`[agent.prices."provider:name"]`: what a model costs, where no list knows it or is wrong."""
 
 
+class ServedAgent(AgentSettings):
+    """`[agents.NAME]`: an agent that `holdfast serve` lets others run; see docs/guides/serving.md."""
+
+    setup: Setup | None = None
+    """`[agents.NAME.setup]`: what its sessions are opened with."""
+    code_mode: bool = True
+    """Whether it acts by writing code; else it calls each tool itself."""
+    max_turns: int = Field(default=100, ge=1)
+    """Model calls a run may make."""
+
+
 class SecretSettings(_Section):
     """`[secrets]`."""
 
@@ -114,6 +125,8 @@ class Settings(_Section):
     """Who is asked, and for how long."""
     agent: AgentSettings = AgentSettings()
     """What is asked on the command line."""
+    agents: dict[str, ServedAgent] = {}
+    """`[agents.NAME]`: agents that others may run by their name."""
     secrets: SecretSettings = SecretSettings()
     """What must appear nowhere."""
     vault: VaultSettings = VaultSettings()

@@ -17,14 +17,8 @@ import anyio
 import anyio.abc
 
 from holdfast.capabilities.connection import Connection, Source
-from holdfast.contracts import Capability, Draft, Setup, digest_json
-from holdfast.contracts.surface import (
-    SURFACES,
-    SurfaceChanged,
-    SurfaceSpec,
-    SurfaceStaged,
-    SurfaceView,
-)
+from holdfast.contracts import Capability, Setup, SideEffect
+from holdfast.contracts.surface import HttpSurface, SurfaceSpec, SurfaceStaged, SurfaceView
 from holdfast.errors import CallerError, NotFound, OperatorError
 from holdfast.journal import Journal
 from holdfast.machines import mcp_status
@@ -32,6 +26,8 @@ from holdfast.machines import surface_types as t
 from holdfast.runtime._surface_board import Board
 from holdfast.runtime._surface_links import unavailable
 from holdfast.runtime._surface_news import Seen, seen_now, told
+from holdfast.runtime._surface_notes import Notes
+from holdfast.runtime._surface_sign_in import SignIns
 from holdfast.runtime._surface_specs import check_name, spec_of
 from holdfast.runtime._surface_tool import SurfaceTool
 from holdfast.runtime._surface_upkeep import Upkeep
@@ -43,7 +39,6 @@ Op = Literal["add", "remove", "reload"]
 
 LOOK_EVERY = 0.2
 """Seconds between two looks at the file and the journal: a run of code takes less than that."""
-_NAMES = 1000
 
 
 class Surfaces:
@@ -59,23 +54,24 @@ class Surfaces:
         owner: str = "holdfast",
         now: Callable[[], int] | None = None,
         redact: Callable[[str], str] = lambda text: text,
+        sign_ins: SignIns | None = None,
     ) -> None:
         """`make` gives what a spec is connected to; `written` is what the settings say, and `file` where they do.
 
-        Use `open`: connections live in tasks.
+        `sign_ins` asks people for what can't come up without. Use `open`: connections live in tasks.
         """
         self._journal = journal
-        self._owner = owner
         self._wants = Wants(journal, written or {}, file)
         clock = {} if now is None else {"now": now}
-        self._board = Board(make, self._note, redact=redact, **clock)
-        self._upkeep = Upkeep(self._board)
+        notes = Notes(journal, owner)
+        self._board = notes.board = Board(make, notes, redact=redact, **clock)
+        self._upkeep = Upkeep(self._board, self._ask_people)
+        self._sign_ins = sign_ins
         self._group: anyio.abc.TaskGroup | None = None
         self._turn = anyio.Lock()
         self._looked = 0.0
         self._due: dict[str, None] = {}
         self._clashes: dict[str, dict[str, str]] = {}
-        self._failed: dict[str, str] = {}
 
     @classmethod
     @asynccontextmanager
@@ -207,6 +203,24 @@ class Surfaces:
             raise unavailable(name)
         return served.link.connection
 
+    def readable(self, setup: Setup) -> Sequence[str]:
+        """The surfaces that a session sees and that have something to read, by name; also one that is lost now."""
+        return [one for one in self._visible(setup) if self._reads(one)]
+
+    def speaks(self, setup: Setup) -> bool:
+        """Whether a session sees one that may give bodies by reference: an MCP server."""
+        return any(self._reads(one) is not None for one in self._visible(setup))
+
+    def touches(self, name: str) -> SideEffect:
+        """What reading from a surface touches."""
+        spec = self._wants.known.get(name) or self._board.specs.get(name)
+        return SideEffect.NETWORK if isinstance(spec, HttpSurface) else SideEffect.READ
+
+    def _reads(self, name: str) -> bool | None:
+        """Whether it has something to read; `None`: it is no server of resources at all."""
+        served = self._board.serving(name)
+        return None if served is None else getattr(served.link.connection, "readable", None)
+
     async def wait_ready(
         self, names: Iterable[str] | None = None, *, timeout_ms: int = 30_000
     ) -> list[SurfaceView]:
@@ -250,10 +264,18 @@ class Surfaces:
         if not self._wants.known and not self._board.state.records:
             return
         seen = self.seen_by(setup)
+        for name in filter(self._board.asks, seen):
+            await self._board.attempted(name)
         self._apply(seen)
         if wait:
             while any(self._first(name) for name in seen):
                 await self._board.moved.wait()
+            await self._ask_people()
+
+    async def _ask_people(self) -> None:
+        """See to it that whoever looks into the inbox knows for which surfaces somebody has to sign in."""
+        if self._sign_ins is not None:
+            await self._sign_ins.look(self._board)
 
     def _first(self, name: str) -> bool:
         pending = self._board.record(name).pending is not None
@@ -269,6 +291,10 @@ class Surfaces:
                 board.step(name, t.StageAdd())
             elif board.fate(name).stale and board.alive(name) and self._idle(name):
                 board.step(name, t.StageReload())
+            elif board.asks(name):
+                # Somebody may have signed in by now, and code has to know the names.
+                board.fate(name).tried = False
+                board.again(name)
         for name, record in [*board.state.records.items()]:
             if record.staged is not None and board.apply(name):
                 self._start()
@@ -288,9 +314,11 @@ class Surfaces:
         if not force and monotonic() - self._looked < LOOK_EVERY:
             return
         async with self._turn:
-            self._looked = monotonic()
+            if not force and monotonic() - self._looked < LOOK_EVERY:
+                return  # whoever it was waited for has looked
             for wish in await self._wants.news():
                 self._wish(wish)
+            self._looked = monotonic()
 
     def _wish(self, wish: Wish) -> None:
         """Hand it to the machine; what is to be added waits for a session that sees it."""
@@ -318,10 +346,12 @@ class Surfaces:
 
     def tools(self, setup: Setup) -> tuple[SurfaceTool, ...]:
         """The tools that it sees, in order; those of a surface that is not there now as well."""
+        return tuple(tool for name in self._visible(setup) for tool in self._board.tools(name))
+
+    def _visible(self, setup: Setup) -> Sequence[str]:
         allowed = setup.surfaces
         visible = sorted(self._board.state.visible)
-        names = visible if allowed is None else [one for one in visible if one in allowed]
-        return tuple(tool for name in names for tool in self._board.tools(name))
+        return visible if allowed is None else [one for one in visible if one in allowed]
 
     def clashes(self, tool: SurfaceTool, taken: str) -> None:
         """A tool that no session can see, because something else has its name."""
@@ -333,7 +363,10 @@ class Surfaces:
     ) -> tuple[object, list[str]]:
         """What a session's model is told now, which was told `before`; and how things stand."""
         if not self._wants.known and not self._board.fates:
-            return before, []  # nothing there, and nothing ever was: it is asked before every question
+            return (
+                before,
+                [],
+            )  # nothing there, and nothing ever was: it is asked before every question
         known = cast("Seen | None", before)
         names = {*self.seen_by(setup)} | {
             one for one in self._board.fates if setup.surfaces is None or one in setup.surfaces
@@ -341,44 +374,6 @@ class Surfaces:
         own = {one.capability.name for one in self.tools(setup)}
         now = seen_now(self._board, names, (one for one in tools if one.name in own))
         return now, told(known, now)
-
-    # -- what became of it ----------------------------------------------------------------------------
-
-    def _note(self, name: str, op: t.Op, phase: str) -> None:
-        """Put it on record, for whoever looks from another process; each failure once."""
-        board, status = self._board, mcp_status.status(self._board.record(name))
-        fate = board.fate(name)
-        if phase == "pending" and fate.failures:
-            return
-        if phase == "failed":
-            if self._failed.get(name) == status.detail and fate.failures > 1:
-                return
-            self._failed[name] = status.detail
-        served = board.serving(name) if phase == "applied" and op is not t.Op.REMOVE else None
-        names = () if served is None else [one.capability.name for one in served.tools]
-        said = SurfaceChanged.model_validate(
-            {
-                "name": name,
-                "op": op.value.lower(),
-                "phase": phase,
-                "generation": fate.generation,
-                "tools": None if served is None else _digest_of(served.tools),
-                "names": tuple(names[:_NAMES]),
-                "refused": {} if served is None else dict([*served.refused.items()][:_NAMES]),
-                "cause": status.cause.value if phase == "failed" and status.cause else None,
-                "detail": (status.detail or None) if phase == "failed" else None,
-                "owner": self._owner,
-            }
-        )
-        self._journal.post(SURFACES, lambda: [Draft.of(said)], failed=_ignore)
-
-
-def _ignore(why: BaseException) -> None:
-    """A note for others that could not be written is missed by nobody here."""
-
-
-def _digest_of(tools: Sequence[SurfaceTool]) -> str:
-    return digest_json(sorted(one.capability.digest for one in tools))
 
 
 def no_surface(name: str, known: Iterable[str]) -> CallerError:

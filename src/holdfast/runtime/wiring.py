@@ -38,8 +38,13 @@ if TYPE_CHECKING:
     from holdfast.leases import Broker as Leases
     from holdfast.leases import Vault
     from holdfast.models.base import Model
+    from holdfast.resources import Resources
+    from holdfast.runtime._surface_sources import Thinking
     from holdfast.runtime._surface_tool import SurfaceTool
     from holdfast.runtime.surfaces import Surfaces
+
+_Key = tuple[str, tuple[int, ...]]
+"""A setup, and what whoever holds the session brings along."""
 
 KEY_BYTES = 32
 MIN_SECRET = 6
@@ -142,14 +147,17 @@ def make_gate(
 
 
 def make_tools(
-    given: Sequence[Declared[..., Any]], redactor: Redactor, surfaces: Surfaces | None = None
+    given: Sequence[Declared[..., Any]],
+    redactor: Redactor,
+    journal: Journal | None = None,
+    surfaces: Surfaces | None = None,
 ) -> Tools:
     """What a session may call: what this process was given, what its setup names, and what its surfaces offer.
 
-    Made once for each setup, and again when one of its surfaces offers something else.
+    Where it has something to read by URI, the functions for that are among it. Made once for each setup, and again when one of its surfaces offers something else.
     """
-    made: dict[tuple[str, tuple[int, ...]], tuple[Sequence[object], CapabilitySet]] = {}
-    grown: dict[tuple[str, tuple[int, ...]], tuple[tuple[SurfaceTool, ...], CapabilitySet]] = {}
+    made: dict[_Key, tuple[Sequence[object], CapabilitySet, CapabilitySet]] = {}
+    grown: dict[_Key, tuple[object, CapabilitySet]] = {}
 
     def tools(setup: Setup, more: Sequence[object] = ()) -> CapabilitySet:
         # `more` is kept with what was made of it: else another object could get the same number.
@@ -159,18 +167,47 @@ def make_tools(
             named = [one for reference in setup.capabilities for one in load(reference)]
             brought = cast("Sequence[Declared[..., Any]]", more)
             set_ = CapabilitySet(*_once([*given, *named, *brought]), *builtins_of(setup))
-            found = made[key] = (more, set_)
+            found = made[key] = (more, set_, _with_resources(set_, setup, journal))
             for database in setup.databases:
                 _hide_password(database, redactor)
-        offered = surfaces.tools(setup) if surfaces is not None else ()
-        if surfaces is None or not offered:
-            return found[1]
+        if surfaces is None:
+            return found[2]
+        offered, speaks = surfaces.tools(setup), surfaces.speaks(setup)
+        if not offered and not speaks:
+            return found[2]
+        now = (offered, speaks, _reads(surfaces, setup))
         known = grown.get(key)
-        if known is None or known[0] != offered:  # the same tools are the same objects
-            known = grown[key] = (offered, _with_surfaces(found[1], offered, surfaces))
+        if known is None or known[0] != now:  # the same tools are the same objects
+            own = _with_resources(found[1], setup, journal, surfaces) if speaks else found[2]
+            known = grown[key] = (now, _with_surfaces(own, offered, surfaces))
         return known[1]
 
     return tools
+
+
+def _with_resources(
+    own: CapabilitySet, setup: Setup, journal: Journal | None, surfaces: Surfaces | None = None
+) -> CapabilitySet:
+    """The set, with what a session reads with; where a name is taken, whoever has it keeps it."""
+    if not (setup.mounts or setup.allow_hosts or surfaces is not None):
+        return own
+    from holdfast.runtime.resources import session_resources
+
+    tools = session_resources(setup, journal, surfaces)
+    free = [one for one in tools if one.capability.name not in own]
+    return own.with_(*free) if free else own
+
+
+def own_resources(settings: Settings, journal: Journal, surfaces: Surfaces) -> Resources:
+    """What the operator can read by URI."""
+    from holdfast.runtime.resources import make_resources
+
+    return make_resources(settings.session, journal, connected=surfaces)
+
+
+def _reads(surfaces: Surfaces, setup: Setup) -> object:
+    """What decides which functions read from surfaces."""
+    return [(one, surfaces.touches(one)) for one in surfaces.readable(setup)]
 
 
 def _with_surfaces(
@@ -190,12 +227,19 @@ def _with_surfaces(
 
 
 def make_sources(
-    settings: Settings, redactor: Redactor, leases: Callable[[], Leases]
+    settings: Settings,
+    redactor: Redactor,
+    leases: Callable[[], Leases],
+    gate: Gate | None = None,
+    thinking: Callable[[], Thinking] | None = None,
 ) -> Callable[[str, SurfaceSpec], Source]:
-    """What makes of a surface's definition what it is connected to."""
+    """What makes of a surface's definition what it is connected to.
+
+    Without `gate` and `thinking` servers can't have a model asked, and nobody is told how far calls are.
+    """
     from holdfast.runtime._surface_sources import Sources
 
-    return Sources(settings, redactor, leases)
+    return Sources(settings, redactor, leases, gate, thinking)
 
 
 def _digest_of(setup: Setup) -> str:

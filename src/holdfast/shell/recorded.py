@@ -5,11 +5,22 @@ from __future__ import annotations
 from holdfast.contracts import EffectStatus, canonical_json, digest
 from holdfast.errors import OperatorError
 from holdfast.gate.answers import answer
-from holdfast.gate.crossing import Crossing, Outcome, as_asked
+from holdfast.gate.crossing import Crossing, Doubt, Outcome, as_asked
 from holdfast.gate.past import Past, mismatch, stored_json
 from holdfast.journal import Journal
+from holdfast.shell.drive import Parked
 
 _REFUSED = EffectStatus.DENIED_BEFORE_EXECUTION
+
+
+def stands(run_id: str, parked: Parked) -> OperatorError:
+    """The end of a replay at calls that have no result on record."""
+    names = ", ".join(f"`{one.name}`" for one in (*parked.waiting, *parked.doubts))
+    return OperatorError(
+        "REPLAY_MISMATCH",
+        f"Run `{run_id}` stands at {names}, of which no result is on record; nothing was done.",
+        hint="A run that waits can be replayed once it has ended.",
+    )
 
 
 class Recorded:
@@ -18,9 +29,11 @@ class Recorded:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    async def perform(self, crossing: Crossing) -> Outcome:
-        """What the code got when it made this call."""
+    async def perform(self, crossing: Crossing) -> Outcome | Doubt:
+        """What the code got when it made this call; nothing, where it ended without an answer."""
         past = crossing.past
+        if past is not None and not past.answered and crossing.name == past.name:
+            return Doubt(past.effect_id, past.name)
         if past is None or not past.answered:
             raise OperatorError(
                 "REPLAY_MISMATCH",

@@ -34,7 +34,7 @@ from holdfast.journal.pen import Pen
 from holdfast.shell.box import Ran
 from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import Clock, Drive
-from holdfast.shell.recorded import Recorded
+from holdfast.shell.recorded import Recorded, stands
 from holdfast.shell.replay import restore
 from holdfast.shell.services import Services, outside_of, setup_of
 from holdfast.shell.standing import request_of
@@ -165,7 +165,7 @@ async def _again(
     try:
         ran = await drive.go(first)
         if not isinstance(ran, Ran):
-            raise OperatorError("REPLAY_MISMATCH", f"Run `{run_id}` stands at a call.")
+            raise stands(run_id, ran)
         result = result_of(run_id, ran, None, drive.records(ran.calls))
     except HoldfastError as why:
         if why.code != "REPLAY_MISMATCH":

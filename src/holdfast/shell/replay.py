@@ -29,7 +29,7 @@ from holdfast.shell.box import Box, Boxes, Ran
 from holdfast.shell.definitions import Definitions
 from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import Clock, Drive, Parked
-from holdfast.shell.recorded import Recorded
+from holdfast.shell.recorded import Recorded, stands
 from holdfast.shell.refusals import other_limits
 from holdfast.shell.services import Services, outside_of, setup_of
 from holdfast.shell.snapshot import Snapshot, unpack
@@ -315,5 +315,5 @@ async def rerun(
     )
     ran = await drive.go(first)
     if isinstance(ran, Parked):
-        raise OperatorError("REPLAY_MISMATCH", f"Run `{past.run_id}` does not come to its end.")
+        raise stands(past.run_id, ran)
     return ran

@@ -46,6 +46,7 @@ from holdfast.shell.drive import CancelMode, CancelRequested, Clock, Drive, Park
 from holdfast.shell.parking import park, withdraw
 from holdfast.shell.plans import approved_plan
 from holdfast.shell.refusals import hook_stopped
+from holdfast.shell.services import outside_of
 from holdfast.shell.standing import Standing, find_standing
 from holdfast.shell.story import Story, cleaned, failed, result_of, was_cancelled
 
@@ -83,6 +84,7 @@ class Runner:
         actor: str | None,
         parent: str | None = None,
         call_id: str | None = None,
+        run_id: str | None = None,
     ) -> RunResult:
         """Run code from its start; `parent` is the agent's run that wrote it, to answer call `call_id`."""
         session = self._session
@@ -98,12 +100,20 @@ class Runner:
             return failed(refusal)
         session.reads(request.code, request.inputs)
         if session.toolbox.all() or session.services.gate.guards.runs or parent is not None:
-            story = self._story(request, limits, actor=actor, parent=parent, call_id=call_id)
+            story = self._story(
+                request, limits, actor=actor, named=run_id, parent=parent, call_id=call_id
+            )
             return await self._driven(story, request, limits, box, plan, durable=durable)
-        return await self._undriven(request, limits, box, durable=durable)
+        return await self._undriven(request, limits, box, durable=durable, run_id=run_id)
 
     async def _undriven(
-        self, request: RunRequest, limits: SessionLimits, box: Box, *, durable: bool
+        self,
+        request: RunRequest,
+        limits: SessionLimits,
+        box: Box,
+        *,
+        durable: bool,
+        run_id: str | None,
     ) -> RunResult:
         """Run code that can call nobody: it always comes to its end."""
         session = self._session
@@ -112,7 +122,7 @@ class Runner:
 
         async def meanwhile() -> None:
             nonlocal story, late
-            story = self._story(request, limits)
+            story = self._story(request, limits, named=run_id)
             self._run_id = story.run_id
             late = asyncio.get_running_loop().call_later(LATE, self._tell, story)
 
@@ -141,7 +151,7 @@ class Runner:
                 self._plain = None
                 if late is not None:
                     late.cancel()
-        story = story or self._story(request, limits)
+        story = story or self._story(request, limits, named=run_id)
         if ran is None:
             await session.drop()
             return self._cancelled_result(story.run_id)
@@ -217,7 +227,8 @@ class Runner:
             inputs=found.request.inputs,
             limits=limits,
             names=session.discovery(limits),
-            outside=session.outside(),
+            # With what is gone by now: what it answered is on record.
+            outside=outside_of(session.toolbox, found.pasts),
             meant=session.meant(found.request.code),
         )
 
@@ -468,6 +479,7 @@ class Runner:
         *,
         actor: str | None = None,
         run_id: str | None = None,
+        named: str | None = None,
         parent: str | None = None,
         call_id: str | None = None,
     ) -> Story:
@@ -483,6 +495,7 @@ class Runner:
             toolbox=session.toolbox.digest if tools else None,
             actor=actor,
             run_id=run_id,
+            named=named,
             parent=parent,
             call_id=call_id,
         )
@@ -506,7 +519,7 @@ class Runner:
     def _drive_of(
         self, box: Box, desk: Desk, pasts: Pasts, limits: SessionLimits, *, used_ms: int = 0
     ) -> Drive:
-        awaited = self._session.outside()
+        awaited = outside_of(self._session.toolbox, pasts)
         return Drive(
             box=box,
             performs=self._session.services.gate,

@@ -158,13 +158,14 @@ class Session:
         durable: bool,
         setup: Setup | None = None,
         actor: str | None = None,
+        run_id: str | None = None,
     ) -> RunResult:
         """Run code and record it; with `durable`, the record is on disk when this returns."""
         with anyio.CancelScope() as coming:
             async with _Turn(self, wait_ms, coming=coming):
                 self._check_free()
                 await self.fit(setup)
-                return await self.runner.run(request, durable=durable, actor=actor)
+                return await self.runner.run(request, durable=durable, actor=actor, run_id=run_id)
         return self.runner.never_began()
 
     async def resume(

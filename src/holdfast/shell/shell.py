@@ -116,13 +116,15 @@ class Shell:
         actor: str | None = None,
         wait_ms: int = 30_000,
         durable: bool = False,
+        run_id: str | None = None,
     ) -> RunResult:
         """Run code in a session, which is created on first use.
 
         A bad request, like failing code, is a result with `status` and `error`; only what the operator must
         mend is raised. `setup` is what the session is opened with: it remembers it. `plan` is an approved plan the
         run must keep to. `wait_ms` is how long to wait while another run has the session. The run is recorded in
-        any case; with `durable` the record is on disk when this returns, else a moment later.
+        any case; with `durable` the record is on disk when this returns, else a moment later. `run_id` is the
+        run's name, for whoever must know it before: no other run may have had it.
         """
         try:
             fields = {
@@ -143,6 +145,7 @@ class Shell:
                 durable=durable,
                 setup=_setup(setup),
                 actor=actor,
+                run_id=run_id,
             )
         except CallerError as refusal:
             if refusal.status is None:
@@ -157,6 +160,7 @@ class Shell:
         durable: bool = False,
         setup: Setup | None = None,
         actor: str | None = None,
+        run_id: str | None = None,
     ) -> RunResult:
         """The same for a request that came over a wire."""
         boxes = self._boxes.get(request.language)
@@ -174,7 +178,7 @@ class Shell:
         await self._make_room(request.session_id)
         session = self._session(request.session_id, request.language)
         return await session.run(
-            request, wait_ms=wait_ms, durable=durable, setup=setup, actor=actor
+            request, wait_ms=wait_ms, durable=durable, setup=setup, actor=actor, run_id=run_id
         )
 
     async def resume(
@@ -432,6 +436,11 @@ class Shell:
 
     async def _setup_of(self, session_id: str) -> Setup:
         return setup_of(self.services, await self._journal.row("sessions", session_id))
+
+    @property
+    def warm(self) -> int:
+        """How many sessions this process has at hand."""
+        return len(self._sessions)
 
     def held(self, session: str) -> bool:
         """Whether an agent has a session here."""

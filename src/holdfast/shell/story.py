@@ -45,11 +45,15 @@ class Story:
         toolbox: str | None = None,
         actor: str | None = None,
         run_id: str | None = None,
+        named: str | None = None,
         parent: str | None = None,
         call_id: str | None = None,
     ) -> None:
-        """`limits` are this run's; with `creates` it is the session's first; with `run_id` it is told already."""
-        self.run_id = run_id or new_id("run")
+        """`limits` are this run's; with `creates` it is the session's first.
+
+        With `run_id` it is told already; with `named` it will be, under this name.
+        """
+        self.run_id = run_id or named or new_id("run")
         self.session_limits = session_limits
         self.creates = creates
         self.told = run_id is not None

@@ -64,6 +64,8 @@ class Asking:
             return ElicitResult(action="decline")
         # The same in another attempt: what was answered before need not be asked again.
         call.asked += 1
+        # Before it is cut: half of a secret would not be found.
+        params = params.model_copy(update={"message": self._services.redact(params.message)})
         try:
             question = question_of(params, key=f"during-{call.asked}")
         except ValueError as why:

@@ -7,6 +7,7 @@ that fails fails alone. The task that owns it is in `serving.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -28,6 +29,7 @@ from holdfast.capabilities.mcp.content import bodies, part, value_of
 from holdfast.capabilities.mcp.errlog import ErrorLog
 from holdfast.capabilities.mcp.explain import GONE, NOT_MADE, explained
 from holdfast.capabilities.mcp.failures import unavailable
+from holdfast.capabilities.mcp.http import Unmet
 from holdfast.capabilities.mcp.listing import pages
 from holdfast.capabilities.mcp.rounds import Rounds
 from holdfast.capabilities.mcp.schema import offers
@@ -63,6 +65,8 @@ class McpConnection:
         self.server: str | None = None
         self.protocol: str | None = None
         self.instructions: str | None = None
+        self.readable = False
+        """Whether it has something to read."""
         self.calls = Calls()
         """The calls that are under way."""
         self.asking = Asking(services, self.calls, log)
@@ -78,13 +82,18 @@ class McpConnection:
         self._session: ClientSession | None = None
         self._wire: Wire | None = None
         self._listed = ""
+        self._last = self.offers
+        """What it was last heard to offer; `offers` is what its users know of."""
+        self._listing = anyio.Lock()
+        """Held while tools are listed: pages of two lists must not be mixed up."""
 
     # -- calls ----------------------------------------------------------------------------------------
 
     async def call(self, tool: str, arguments: Mapping[str, Json], context: Context) -> Json:
         """Call one of its tools. Raises `TOOL_ERROR`, `SURFACE_UNAVAILABLE`, `Unsure`, `NeedsAnswer`."""
         session = self._open()
-        call = Underway(tool, context)
+        call = Underway(tool, context, contract=_contract(self.offers, tool))
+        self._check(call)
         token = CURRENT.set(call)
         self.calls.under_way.append(call)
 
@@ -100,7 +109,8 @@ class McpConnection:
         finally:
             self.calls.under_way.remove(call)
             CURRENT.reset(token)
-        return await value_of(tool, result, self._services.keep)
+        keep = self._services.keep
+        return await value_of(tool, result, None if keep is None else partial(keep, context))
 
     async def _sent(
         self,
@@ -123,18 +133,30 @@ class McpConnection:
         try:
             return await once()
         except MCPError as why:
-            if why.code != HEADER_MISMATCH:
+            # The headers of a request follow from the tool's schema: these do not fit what it is by now.
+            if why.code != HEADER_MISMATCH and not isinstance(call.failure, Unmet):
                 raise
-            # The headers of a request follow from the tool's schema, which has changed since it was listed.
-            await pages(lambda params: session.list_tools(params=params))
-            return await once()
+        call.failure, call.looked = None, True
+        # Without a session, nothing else tells that the server at an address is another one than before.
+        await self.look_again()
+        self._check(call)
+        return await once()
+
+    def _check(self, call: Underway) -> None:
+        """Raise `SURFACE_UNAVAILABLE` unless its tool is what it was when the call was made."""
+        if _contract(self._last, call.tool) != call.contract:
+            raise unavailable(self._surface, f"`{call.tool}` is another one than it was")
 
     def _step(self, call: Underway) -> Any:
         async def told(progress: float, total: float | None, message: str | None) -> None:
             if self._services.progress is not None:
                 said = None if message is None else one_line(self._services.redact(message))
-                step = Step(call.context.effect_id, call.tool, progress, total, said)
-                self._services.progress(step)
+                who = call.context
+                self._services.progress(
+                    Step(
+                        who.effect_id, call.tool, progress, total, said, who.run_id, who.session_id
+                    )
+                )
 
         return told
 
@@ -195,9 +217,9 @@ class McpConnection:
         session = self._open()
         with _Asking(self, "prompts/get"):
             found = await session.get_prompt(name, dict(arguments or {}))
-        keep = self._services.keep
+        # Nothing is kept: there is no call whose result it would be kept with.
         return [
-            {"role": one.role, "content": await part(one.content, keep)} for one in found.messages
+            {"role": one.role, "content": await part(one.content, None)} for one in found.messages
         ]
 
     async def check(self) -> None:
@@ -237,6 +259,8 @@ class McpConnection:
             self.server = one_line(f"{info.name} {info.version}", 100)
         if session.instructions:
             self.instructions = clean(session.instructions, MAX_INSTRUCTIONS)
+        can = session.server_capabilities
+        self.readable = can is not None and can.resources is not None
         self._session, self._wire = session, wire
         self._listed, self.offers = await self._tools(session, wire)
         for tool, why in self.offers.refused.items():
@@ -254,13 +278,14 @@ class McpConnection:
         capabilities = session.server_capabilities
         if capabilities is None or capabilities.tools is None:
             return "", Offers()
-        wire.pages.clear()
-        usable = {
-            tool.name
-            for page in await pages(lambda params: session.list_tools(params=params))
-            for tool in page.tools
-        }
-        listed = [tool for page in wire.pages.values() for tool in page]
+        async with self._listing:
+            wire.pages.clear()
+            usable = {
+                tool.name
+                for page in await pages(lambda params: session.list_tools(params=params))
+                for tool in page.tools
+            }
+            listed = [tool for page in wire.pages.values() for tool in page]
         found = offers(self._surface, self._spec, listed)
         tools = tuple(one for one in found.tools if one.tool in usable)
         odd = {
@@ -268,7 +293,8 @@ class McpConnection:
             for one in found.tools
             if one.tool not in usable
         }
-        return digest_json(listed), Offers(tools, {**found.refused, **odd})
+        self._last = Offers(tools, {**found.refused, **odd})
+        return digest_json(listed), self._last
 
     def note(self, what: Exception | int) -> None:
         """Take in what went wrong with a request."""
@@ -293,6 +319,10 @@ class McpConnection:
         if self._session is None or self.lost.is_set():
             raise unavailable(self._surface, "the connection is gone")
         return self._session
+
+
+def _contract(offers: Offers, tool: str) -> str | None:
+    return next((one.capability.digest for one in offers.tools if one.tool == tool), None)
 
 
 class _Asking:

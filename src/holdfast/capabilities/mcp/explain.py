@@ -10,7 +10,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
 from holdfast.capabilities.mcp.failures import cut, failed, tool_error, unavailable
-from holdfast.capabilities.mcp.http import TooLong
+from holdfast.capabilities.mcp.http import TooLong, Unmet
 from holdfast.capabilities.mcp.underway import Underway
 from holdfast.capabilities.words import clean, one_line
 from holdfast.errors import HoldfastError, PersonError
@@ -52,7 +52,7 @@ def _unsent(surface: str, call: Underway, why: Exception) -> Exception:
     said = one_line(str(why)) or type(why).__name__
     if isinstance(why, TooLong):
         return tool_error(call.tool, said)
-    if isinstance(why, NOT_MADE):
+    if isinstance(why, (*NOT_MADE, Unmet)):
         return unavailable(surface, said)
     return cut(surface, call.tool, said)
 

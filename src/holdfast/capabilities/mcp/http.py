@@ -18,6 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR
 
 from holdfast.capabilities.mcp.services import Services
+from holdfast.capabilities.mcp.underway import CURRENT
 
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of one answer."""
@@ -43,6 +44,10 @@ class TooLong(httpx2.TransportError):
     """An answer that is too long."""
 
 
+class Unmet(httpx2.TransportError):
+    """A call that would be the first on its connection: whoever answers there may offer something else by now."""
+
+
 class Guarded(httpx2.AsyncClient):
     """A client whose requests never raise: they are answered with a failure, and why is noted."""
 
@@ -52,6 +57,8 @@ class Guarded(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send the request; a failure is an answer, too."""
+        if _is_call(request):
+            request.extensions = {**request.extensions, "trace": _on_known_ground}
         try:
             # To say goodbye is a courtesy: nobody waits for the answer.
             with anyio.fail_after(GOODBYE_SECONDS if request.method == "DELETE" else None):
@@ -66,6 +73,20 @@ class Guarded(httpx2.AsyncClient):
             gone = response.status_code == 404 and _SESSION in request.headers
             self._note(410 if gone else response.status_code)
         return response
+
+
+def _is_call(request: httpx2.Request) -> bool:
+    """Whether it calls a tool that was not looked at just now, and no session ties it to whoever listed it."""
+    called = request.method == "POST" and b'"tools/call"' in request.content
+    call = CURRENT.get()
+    looked = call is not None and call.looked
+    return called and not looked and _SESSION not in request.headers
+
+
+async def _on_known_ground(event: str, _: Mapping[str, Any]) -> None:
+    # Before the first byte: nothing was done yet.
+    if event == "connection.connect_tcp.started":
+        raise Unmet("the connection is new, and what is offered there was not looked at")
 
 
 async def _bounded(response: httpx2.Response) -> None:

@@ -27,6 +27,10 @@ class Step:
     """How far it goes, if that is known."""
     message: str | None = None
     """The server's words."""
+    run_id: str = ""
+    """Of which run the call is."""
+    session_id: str = ""
+    """In which session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,9 @@ class PromptLine:
 Keep: TypeAlias = Callable[[bytes, str], Awaitable[str]]
 """Keeps a body, given with its mime type, and says its digest."""
 
+KeepFor: TypeAlias = Callable[[Context, bytes, str], Awaitable[str]]
+"""The same, beside the result of a call."""
+
 Sample: TypeAlias = Callable[[Mapping[str, Json], Context], Awaitable[Mapping[str, Json]]]
 """Has a model asked: the request and the result are those of `sampling/createMessage`, as JSON."""
 
@@ -82,8 +89,8 @@ class Services:
     """Takes secrets out of what is shown or logged."""
     hide: Callable[[str, str], None] | None = None
     """Told the name and value of everything that is taken from our environment: it may be a secret."""
-    keep: Keep | None = None
-    """Where pictures, sounds and other bodies go."""
+    keep: KeepFor | None = None
+    """Where the pictures, sounds and other bodies go that calls give."""
     progress: Callable[[Step], None] | None = None
     """Told how far calls are."""
     log: Callable[[LogLine], None] | None = None

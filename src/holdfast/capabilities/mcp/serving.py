@@ -98,7 +98,7 @@ class _Owner:
                 connection.surface, spec, self._services, self._log, connection.note
             )
             async with way as (read, write):
-                wire = Wire(read, write)
+                wire = Wire(read, write, self._services.redact)
                 async with self._session(wire) as session:
                     await negotiate(session, probe=probe, seconds=seconds / 2)
                     await connection.greet(session, wire)

@@ -118,6 +118,9 @@ async def stdio(
                     log.exit_code = code if by_itself else None
                 group.cancel_scope.cancel()
     finally:
+        if process.returncode is None:
+            # A loop that is interrupted twice cancels all there is, shielded or not: a server that hangs would stay.
+            _signal(process, signal.SIGKILL)
         for stream in (incoming, read, write, outgoing):
             stream.close()
 

@@ -20,6 +20,10 @@ class Underway:
     context: Context
     failure: Exception | None = None
     """Why its request could not be made, or was not answered."""
+    contract: str | None = None
+    """The digest of the tool that it is meant for."""
+    looked: bool = False
+    """Whether its tool was looked at just now, and is what it was."""
     asked: int = 0
     """Questions that its server asked while it was under way."""
     status: int | None = None

@@ -1,8 +1,12 @@
-"""The SDK's client side, made to bear what servers do: a tool that is described wrongly costs that tool only."""
+"""The SDK's client side, made to bear what servers do: a tool that is described wrongly costs that tool only.
+
+What a server answers is without secrets from here on. It knows some, for it was given them, and may say them anywhere;
+whoever cuts its words later could leave half of one, which nobody would find.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import anyio
@@ -25,8 +29,9 @@ class ProbeClosed(Exception):
 class Wire(JSONRPCDispatcher[TransportContext]):
     """Requests and answers; says when the other side is gone."""
 
-    def __init__(self, read: Any, write: Any) -> None:
+    def __init__(self, read: Any, write: Any, redact: Callable[[str], str]) -> None:
         super().__init__(read, write)
+        self._redact = redact
         self.ended = anyio.Event()
         """Set when nothing can come any more."""
         self.pages: dict[str | None, list[object]] = {}
@@ -48,15 +53,34 @@ class Wire(JSONRPCDispatcher[TransportContext]):
         _related_request_id: RequestId | None = None,
     ) -> dict[str, Any]:
         """Ask, and wait for the answer."""
-        raw = await super().send_raw_request(
-            method, params, opts, _related_request_id=_related_request_id
-        )
-        tools: object = raw.get("tools")
+        try:
+            raw = await super().send_raw_request(
+                method, params, opts, _related_request_id=_related_request_id
+            )
+        except MCPError as why:
+            raise MCPError(why.code, self._redact(why.message), self._without(why.data)) from None
+        found = self._without(raw)
+        tools: object = found.get("tools")
         if method == "tools/list" and isinstance(tools, list):
             listed = cast("list[object]", tools)
             self.pages[(params or {}).get("cursor")] = listed
-            raw["tools"] = [one for tool in listed if (one := _slim(tool)) is not None]
-        return raw
+            found["tools"] = [
+                slim
+                for tool, said in zip(listed, raw["tools"], strict=True)
+                if (slim := _slim(tool)) is not None and slim["name"] == said["name"]
+            ]
+        return found
+
+    def _without(self, value: Any) -> Any:
+        """The same without secrets."""
+        if isinstance(value, str):
+            return self._redact(value)
+        if isinstance(value, list):
+            return [self._without(one) for one in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            told = cast("dict[str, Any]", value)
+            return {self._redact(key): self._without(one) for key, one in told.items()}
+        return value
 
 
 def _slim(tool: object) -> dict[str, Any] | None:

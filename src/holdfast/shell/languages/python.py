@@ -85,6 +85,11 @@ class PythonBoxes:
             if self._launcher is not None:
                 await to_thread.run_sync(remove, self._launcher)
 
+    @property
+    def workers(self) -> int:
+        """How many boxes are open, each with a process of its own."""
+        return len(self._open)
+
     async def open(self, limits: SessionLimits, state: bytes | None = None) -> PythonBox:
         """An empty box, or one with `state` in it."""
         if self._pool is None:

@@ -1,0 +1,45 @@
+"""Where effects are held back once the host is about to stop: those under way end, and no other begins."""
+
+from __future__ import annotations
+
+import anyio
+
+
+class Hold:
+    """`async with` it around an effect, from its intent on. Open unless it was shut."""
+
+    def __init__(self) -> None:
+        self._shut = False
+        self._inside = 0
+        self._left = anyio.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody is let in."""
+        return self._shut
+
+    async def emptied(self) -> None:
+        """Return once no effect is under way; after `shut`."""
+        while self._inside:
+            self._left = anyio.Event()
+            await self._left.wait()
+
+    def shut(self) -> None:
+        """Let nobody in any more: who comes waits until the process is gone. Its run is on record, and goes on elsewhere."""
+        self._shut = True
+
+    def lift(self) -> None:
+        """Let those in that come from now on: the host does not stop after all."""
+        self._shut = False
+
+    async def __aenter__(self) -> None:
+        """Wait for ever, if it is shut."""
+        if self._shut:
+            await anyio.sleep_forever()
+        self._inside += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        """The effect has ended."""
+        self._inside -= 1
+        if self._shut:
+            self._left.set()
