@@ -61,8 +61,7 @@ bench: $(VENV)/.dev ## measure, in ratios to the floor of this machine (ARGS=...
 	@$(BIN)/python -m bench $(ARGS)
 
 serve: $(VENV)/.run ## start the server (ARGS=...)
-	@if $(BIN)/holdfast serve --help >/dev/null 2>&1; then exec $(BIN)/holdfast serve $(ARGS); \
-	else echo "The server is not part of this version yet."; fi
+	@exec $(BIN)/holdfast serve $(ARGS)
 
 clean: ## remove .venv and all that the tools left behind
 	rm -rf $(VENV) $(NODE_MODULES) .bench build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache

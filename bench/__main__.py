@@ -12,7 +12,7 @@ from bench._report import Report
 from bench.campaign import Campaign
 
 PLAIN = ("start", "machines")
-AWAITED = ("append", "run", "calls")
+AWAITED = ("append", "run", "calls", "mcp", "serve")
 COMPARED = ("turns", "resume", "crowd", "tokens")
 """Parts that run programs in environments of their own."""
 

@@ -253,3 +253,13 @@ def test_a_signal_ends_a_daemon_on_stdio(holdfast):
     process.terminate()
     assert process.wait(30) == 0
     process.communicate()
+
+
+def test_a_run_that_was_sent_just_now_can_be_cancelled(client):
+    limits = {"cpu_ms": 60_000, "wall_ms": 60_000}
+    for number in range(5):
+        where = f"s{number}"
+        sent = client.send("session.run", session_id=where, code="while True: pass", limits=limits)
+        assert client.ask("session.cancel", session_id=where)["cancelled"]
+        assert client.answer(sent)["result"]["status"] == "cancelled"
+        assert client.ask("session.run", session_id=where, code="1")["result"] == 1

@@ -258,7 +258,7 @@ class Chat:
         if setup is None:
             row = await self._hf.journal.row("sessions", self._session)
             setup = setup_of(self._hf.shell.services, row)
-        return self._hf.shell.services.tools(setup).stubs()
+        return (await self._hf.shell.services.toolbox(setup)).stubs()
 
     def _call(self, work: Callable[[], Awaitable[T]]) -> T:
         return self._portal.call(work)

@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.cli import _output
 from holdfast.cli._setup import import_from_here
@@ -57,6 +57,7 @@ async def examine() -> list[Check]:
         return [*found, _failed("settings", why)]
     found += await _box(settings)
     found += _capabilities(settings)
+    found += await _surfaces(settings)
     found += _home(settings)
     if path is None:
         return [*found, Check("journal", "warn", "in memory: gone when the process ends")]
@@ -152,6 +153,31 @@ def _postgres() -> Check:
         return Check("postgres", "warn", what, "pip install 'psycopg[binary]'")
     kind = psycopg.pq.__impl__
     return Check("postgres", "ok", f"psycopg {psycopg.__version__} ({kind}) for `query_db`")
+
+
+async def _surfaces(settings: Settings) -> list[Check]:
+    """Connect to each tool surface that there is to be."""
+    from holdfast.cli._surfaces import definitions, trial
+
+    try:
+        known = await definitions(settings)
+        async with trial(settings, known.specs) as trying:
+            return [_surface(await trying.found(name)) for name in known.known]
+    except HoldfastError as why:
+        return [_failed("surfaces", why)]
+
+
+# `Any`: how a surface was found is JSON.
+def _surface(found: dict[str, Any]) -> Check:
+    name, error = f"surface {found['name']}", found["error"]
+    if error is not None:
+        state = "warn" if found["status"] == "sign_in_required" else "fail"
+        return Check(name, state, f"{error['code']}: {error['message']}", error.get("hint"))
+    facts = [found["kind"], found["server"], f"{len(found['tools'])} tools"]
+    what = ", ".join(one for one in facts if one)
+    if found["refused"]:
+        return Check(name, "warn", f"{what}, refused: {', '.join(found['refused'])}")
+    return Check(name, "ok", what)
 
 
 # -- files --------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ class Flags(NamedTuple):
     def fields(self) -> dict[str, Any]:
         """The parts of a `Setup` that were given, checked as far as that needs nothing opened."""
         given: dict[str, Any] = {
-            "capabilities": _each(self.capabilities, _capability),
+            "capabilities": _each(self.capabilities, capability_reference),
             "mounts": _each(self.mounts, _mount),
             "allow_hosts": _each(self.allow_hosts, str),
             "databases": _each(self.databases, _database),
@@ -184,7 +184,7 @@ def _each(given: list[str] | None, parse: Callable[[str], Any]) -> list[Any] | N
     return None if not given else [parse(one) for one in given]
 
 
-def _capability(reference: str) -> str:
+def capability_reference(reference: str) -> str:
     """The reference so that it means the same in every folder."""
     where, colon, attribute = reference.partition(":")
     if where.endswith(".py"):

@@ -53,7 +53,7 @@ async def _main(path: Path | None, fields: dict[str, Any]) -> int:
 
     import_from_here()
     try:
-        async with runtime.open(config=_config(fields)) as hf:
+        async with runtime.open(config=config_of(fields)) as hf:
             await until_stopped(lambda: _serve(hf, path))
     except Stopped:
         pass  # that is how it ends
@@ -85,7 +85,7 @@ async def _announce(path: Path, ready: Any) -> None:
     _output.print_bytes(b'{"listening":"unix://%s","pid":%d}\n' % (bytes(path), os.getpid()))
 
 
-def _config(fields: dict[str, Any]) -> dict[str, Any] | None:
+def config_of(fields: dict[str, Any]) -> dict[str, Any] | None:
     """The settings in force with what was given over what sessions are opened with; `None`: just those."""
     if not fields:
         return None

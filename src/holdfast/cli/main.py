@@ -53,6 +53,7 @@ COMMANDS = {
     "chat": Command("chat", "Talk with an agent, and watch what it does."),
     "session": Command("sessions", "Sessions: list, show, create, snapshot, fork …", True),
     "tools": Command("tools", "What a session may call: list, describe, search.", True),
+    "mcp": Command("mcp", "Tool servers: add, remove, reload, list, test …", True),
     "resources": Command("resources", "Big things by URI: read a part, search, list.", True),
     "runs": Command("runs", "Runs: list, show, resume, cancel, resolve.", True),
     "approvals": Command("approvals", "What waits for a person: list, approve, deny …", True),
@@ -60,6 +61,8 @@ COMMANDS = {
     "journal": Command("journal", "The audit: show, tail, verify, export, backup.", True),
     "replay": Command("replay", "Run a recorded run again, offline."),
     "daemon": Command("daemon", "Serve JSON-RPC 2.0 on a socket or a pipe."),
+    "serve": Command("serve", "Serve HTTP, events, JSON-RPC, MCP and the console."),
+    "token": Command("token", "Tokens of the server: create, list, rotate, revoke …", True),
     "machines": Command("machines", "The lifecycles: list, show, explore.", True),
     "doctor": Command("doctor", "Look for what is missing or wrong."),
 }

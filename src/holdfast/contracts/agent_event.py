@@ -408,7 +408,24 @@ class DeltasMissed(_Piece):
     """How many are gone."""
 
 
-Delta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta | OutputPartial | DeltasMissed
+class ToolProgress(_Event):
+    """How far a call is, as its server says. Of several that came at once, the last one is told."""
+
+    kind: Literal["tool_progress"] = "tool_progress"
+    """Which event it is."""
+    effect_id: str
+    """The call; of one that only reads, `effect_started` may come later, together with its end."""
+    progress: float
+    """Grows; what it counts is the server's business."""
+    total: float | None = optional()
+    """How far it goes, if that is known."""
+    message: str | None = optional()
+    """The server's words."""
+
+
+Delta: TypeAlias = (
+    TextDelta | ThinkingDelta | ToolCallDelta | OutputPartial | DeltasMissed | ToolProgress
+)
 """On no record."""
 
 AgentEvent: TypeAlias = (
@@ -441,6 +458,7 @@ DELTAS: tuple[type[Delta], ...] = (
     ToolCallDelta,
     OutputPartial,
     DeltasMissed,
+    ToolProgress,
 )
 """Those on no record."""
 

@@ -29,6 +29,7 @@ from holdfast.contracts.policy import Setup
 from holdfast.contracts.run import ErrorObject, Metrics, RunStatus
 from holdfast.contracts.session import Language, SessionLimits
 from holdfast.contracts.surface import SURFACE_PAYLOADS
+from holdfast.contracts.token import TOKEN_PAYLOADS
 
 
 class SessionCreated(Told):
@@ -342,6 +343,7 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     **AGENT_PAYLOADS,
     **SURFACE_PAYLOADS,
     **LEASE_PAYLOADS,
+    **TOKEN_PAYLOADS,
 }
 """Kind → payload model."""
 

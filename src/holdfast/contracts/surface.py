@@ -22,7 +22,8 @@ _SECRET_HEADERS = ("authorization", "cookie", "token", "secret", "api-key", "api
 
 def _no_secret_is_recorded(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        if any(word in name.lower() for word in _SECRET_HEADERS) and "$" not in value:
+        spelled = name.lower().replace("_", "-")  # as headers, and as variables
+        if any(word in spelled for word in _SECRET_HEADERS) and "$" not in value:
             raise CallerError(
                 "INVALID_ARGUMENT",
                 f"`{name}` holds a secret, and would be recorded.",

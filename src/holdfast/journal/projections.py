@@ -18,12 +18,13 @@ from holdfast.journal._fold_approvals import APPROVALS
 from holdfast.journal._fold_effects import EFFECTS
 from holdfast.journal._fold_sessions import SESSIONS
 from holdfast.journal._fold_surfaces import SURFACES
+from holdfast.journal._fold_tokens import TOKENS
 from holdfast.journal._rows import Fact, Fold, Rows, Value, fact_of, illegal
 from holdfast.journal.chain import Stored, damaged, decode
 
 __all__ = ["FOLDS", "Fact", "Fold", "Rebuilt", "Rows", "Value", "fact_of", "illegal", "outlived"]
 
-FOLDS: dict[str, Fold] = {**SESSIONS, **EFFECTS, **APPROVALS, **AGENTS, **SURFACES}
+FOLDS: dict[str, Fold] = {**SESSIONS, **EFFECTS, **APPROVALS, **AGENTS, **SURFACES, **TOKENS}
 """Kind → fold. A kind that is not here changes no projection."""
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.contracts import (
+    ApprovalView,
     Event,
     Gap,
     Record,
     RunResult,
+    RunView,
     SessionLimits,
     SessionView,
     Setup,
@@ -27,56 +30,94 @@ from holdfast.gate.executor import Toolbox
 from holdfast.runtime import Runtime
 from holdfast.server import params as p
 from holdfast.server import views
+from holdfast.server.callers import LOCAL, Caller, Scope
+from holdfast.server.rights import PLAN, Note, Rights
 from holdfast.server.rpc import Call, Method
 from holdfast.shell.services import setup_of
 
-PLAN = "plan_"
+MAX_SCANNED = 50_000
+"""Records that one `journal.read` looks at; `next` goes on from there."""
 
 
 class Methods:
-    """What clients of one runtime can ask. `background` outlives their connections."""
+    """What one caller can ask of a runtime. `background` outlives their connections."""
 
-    def __init__(self, hf: Runtime, background: TaskGroup, *, actor: str, via: str) -> None:
+    def __init__(
+        self,
+        hf: Runtime,
+        background: TaskGroup,
+        *,
+        caller: Caller | None = None,
+        actor: str = LOCAL.id,
+        via: str = LOCAL.via,
+        events: str | None = None,
+        note: Note | None = None,
+        go_on: Callable[[str], None] | None = None,
+    ) -> None:
+        """Without `caller` it is this machine's user, called `actor`, who came in by `via`.
+
+        `events`: where records can be had as they come, if not from here; `note` records refusals; `go_on` goes on
+        with a run after an answer, where that is not done here.
+        """
         self._hf = hf
-        self._background = background
-        self._actor = actor
-        self._via = via
+        self._rights = Rights(hf.journal, caller or LOCAL, note)
+        self._actor = actor if caller is None else caller.id
+        self._via = via if caller is None else caller.via
+        self._events = events
+        self._goes_on = go_on or partial(background.start_soon, self._go_on)
 
     @property
     def table(self) -> Mapping[str, Method]:
         """Every method by name."""
+        run, read, approve = self._needs("run"), self._needs("read"), self._needs("approve")
         return {
-            "session.create": Method(p.CreateSession, self._create, _one),
-            "session.run": Method(p.RunCode, self._run, _one),
-            "session.validate": Method(p.RunCode, self._validate, _one),
-            "session.cancel": Method(p.CancelSession, self._cancel),
-            "session.snapshot": Method(p.InSession, self._snapshot, _one),
-            "session.restore": Method(p.RestoreSession, self._restore, _one),
-            "session.fork": Method(p.ForkSession, self._fork, _both),
-            "session.reset": Method(p.InSession, self._reset, _one),
-            "session.destroy": Method(p.InSession, self._destroy, _one),
-            "session.list": Method(p.Page, self._sessions),
-            "tools.list": Method(p.OfSession, self._tools),
-            "tools.describe": Method(p.DescribeTool, self._describe),
-            "tools.search": Method(p.SearchTools, self._search),
-            "policy.get": Method(p.OfSession, self._policy),
-            "run.get": Method(p.GetRun, self._get_run),
-            "run.list": Method(p.ListRuns, self._runs),
-            "run.resume": Method(p.ResumeRun, self._resume),
-            "run.cancel": Method(p.CancelRun, self._cancel_run),
-            "effect.resolve": Method(p.ResolveEffect, self._resolve),
-            "approvals.list": Method(p.ListApprovals, self._approvals),
-            "approvals.decide": Method(p.Decide, self._decide),
-            "journal.read": Method(p.ReadJournal, self._read),
-            "journal.subscribe": Method(p.Subscribe, self._subscribe),
-            "journal.unsubscribe": Method(p.Unsubscribe, self._unsubscribe),
-            "journal.verify": Method(p.NoParams, self._verify),
+            "session.create": run(p.CreateSession, self._create, _one),
+            "session.run": run(p.RunCode, self._run, _one),
+            "session.validate": run(p.RunCode, self._validate, _one),
+            "session.cancel": run(p.CancelSession, self._cancel),
+            "session.snapshot": run(p.InSession, self._snapshot, _one),
+            "session.restore": run(p.RestoreSession, self._restore, _one),
+            "session.fork": run(p.ForkSession, self._fork, _both),
+            "session.reset": run(p.InSession, self._reset, _one),
+            "session.destroy": run(p.InSession, self._destroy, _one),
+            "session.list": read(p.Page, self._sessions),
+            "tools.list": read(p.OfSession, self._tools),
+            "tools.describe": read(p.DescribeTool, self._describe),
+            "tools.search": read(p.SearchTools, self._search),
+            "policy.get": read(p.OfSession, self._policy),
+            "run.get": read(p.GetRun, self._get_run),
+            "run.list": read(p.ListRuns, self._runs),
+            "run.resume": run(p.ResumeRun, self._resume),
+            "run.cancel": run(p.CancelRun, self._cancel_run),
+            "effect.resolve": approve(p.ResolveEffect, self._resolve),
+            "approvals.list": read(p.ListApprovals, self._approvals),
+            "approvals.decide": approve(p.Decide, self._decide),
+            "journal.read": read(p.ReadJournal, self._read),
+            "journal.subscribe": read(p.Subscribe, self._subscribe),
+            "journal.unsubscribe": read(p.Unsubscribe, self._unsubscribe),
+            "journal.verify": read(p.NoParams, self._verify),
         }
+
+    def _needs(self, scope: Scope) -> Callable[..., Method]:
+        """Makes methods that need a scope, and that all they name is the caller's."""
+
+        def method(
+            params: type[Any],
+            call: Callable[[Any, Call], Awaitable[Any]],
+            order: Callable[[Any], Sequence[str]] | None = None,
+        ) -> Method:
+            async def checked(asked: Any, of: Call) -> Any:
+                await self._rights.check(scope, asked)
+                return await call(asked, of)
+
+            return Method(params, checked, order, scope)
+
+        return method
 
     # -- sessions -------------------------------------------------------------------------------------
 
     async def _create(self, asked: p.CreateSession, _: Call) -> SessionView:
-        name = asked.session_id or new_id("ses")
+        name = asked.session_id or (self._rights.caller.prefix or "") + new_id("ses")
         return await self._hf.shell.create(name, language=asked.language, setup=asked.setup)
 
     async def _run(self, asked: p.RunCode, _: Call) -> RunResult:
@@ -147,8 +188,10 @@ class Methods:
         return await self._hf.shell.show(asked.session_id)
 
     async def _sessions(self, asked: p.Page, _: Call) -> dict[str, Any]:
-        found = await self._hf.shell.list(after=asked.after, limit=asked.limit + 1)
-        return views.page(found, asked.limit)
+        async def fetch(after: str, limit: int) -> Sequence[SessionView]:
+            return await self._hf.shell.list(after=after, limit=limit)
+
+        return await self._rights.page(fetch, asked, lambda one: one.id)
 
     # -- what a session may do ------------------------------------------------------------------------
 
@@ -184,13 +227,12 @@ class Methods:
         return await views.run_details(self._hf.runs, asked.run_id)
 
     async def _runs(self, asked: p.ListRuns, _: Call) -> dict[str, Any]:
-        found = await self._hf.runs.list(
-            status=asked.status,
-            session=asked.session_id,
-            after=asked.after,
-            limit=asked.limit + 1,
-        )
-        return views.page(found, asked.limit)
+        async def fetch(after: str, limit: int) -> Sequence[RunView]:
+            return await self._hf.runs.list(
+                status=asked.status, session=asked.session_id, after=after, limit=limit
+            )
+
+        return await self._rights.page(fetch, asked, lambda one: one.session_id)
 
     async def _resume(self, asked: p.ResumeRun, _: Call) -> RunResult | dict[str, Any]:
         found = await self._hf.runs.resume_any(
@@ -222,10 +264,10 @@ class Methods:
     # -- approvals ------------------------------------------------------------------------------------
 
     async def _approvals(self, asked: p.ListApprovals, _: Call) -> dict[str, Any]:
-        found = await self._hf.approvals.list(
-            status=asked.status, after=asked.after, limit=asked.limit + 1
-        )
-        return views.page(found, asked.limit)
+        async def fetch(after: str, limit: int) -> Sequence[ApprovalView]:
+            return await self._hf.approvals.list(status=asked.status, after=after, limit=limit)
+
+        return await self._rights.page(fetch, asked, lambda one: one.session_id)
 
     async def _decide(self, asked: p.Decide, _: Call) -> Any:
         actor, inbox = asked.actor or self._actor, self._hf.approvals
@@ -246,7 +288,7 @@ class Methods:
             content=content,
         )
         if asked.resume and view.run_id is not None:
-            self._background.start_soon(self._go_on, view.run_id)
+            self._goes_on(view.run_id)
         return view
 
     async def _go_on(self, run_id: str) -> None:
@@ -259,14 +301,21 @@ class Methods:
 
     async def _read(self, asked: p.ReadJournal, _: Call) -> dict[str, Any]:
         found: list[Record] = []
+        scanned, last = 0, asked.after
         source = self._source(asked)
         async for record in source:
-            if _wanted(record, asked):
-                found.append(record)
-                if len(found) > asked.limit:
+            scanned += record.seq > asked.after
+            if _wanted(record, asked) and await self._rights.sees(record):
+                if len(found) == asked.limit:
                     break
+                found.append(self._rights.shown(record))
+            last = record.seq
+            if scanned == MAX_SCANNED:
+                break
+        else:
+            last = None
         await source.aclose()
-        return views.page(found, asked.limit, "seq")
+        return {"items": found, "next": last}
 
     def _source(self, asked: p.ReadJournal) -> AsyncGenerator[Record]:
         journal = self._hf.journal
@@ -277,8 +326,16 @@ class Methods:
         )
 
     async def _subscribe(self, asked: p.Subscribe, call: Call) -> dict[str, Any]:
-        name = new_id("sub")
         after = await self._hf.journal.last_seq() if asked.after is None else asked.after
+        if self._events is not None:
+            only = {"session": asked.session_id, "kind": asked.kind}
+            query = {"after": after, **{k: v for k, v in only.items() if v is not None}}
+            return {
+                "subscription": None,
+                "after": after,
+                "url": f"{self._events}?{urlencode(query)}",
+            }
+        name = new_id("sub")
         scope = call.subscriptions[name] = anyio.CancelScope()
         call.afterwards.append(partial(self._stream, name, after, asked, call, scope))
         return {"subscription": name, "after": after}
@@ -293,7 +350,8 @@ class Methods:
                     if isinstance(record, Gap):
                         continue  # asked for none, so there is none
                     same = asked.session_id in (None, record.stream)
-                    if same and asked.kind in (None, record.kind):
+                    wanted = same and asked.kind in (None, record.kind)
+                    if wanted and await self._rights.sees(record):
                         told = {"subscription": name, "event": Event.of(record)}
                         await call.notify("journal.event", told)
             except HoldfastError as why:

@@ -83,7 +83,7 @@ class ForkSession(InSession):
 
     new_session_id: str
     """The new session's name."""
-    at: int | None = Field(default=None, ge=1)
+    at: int | None = Field(default=None, ge=1, lt=1 << 63)
     """As it was after this record."""
 
 
@@ -192,7 +192,7 @@ class Decide(Asked):
 class ReadJournal(Asked):
     """Records, oldest first."""
 
-    after: int = Field(default=0, ge=0)
+    after: int = Field(default=0, ge=0, lt=1 << 63)
     """Only those with a greater seq."""
     limit: int = Field(default=100, ge=1, le=10_000)
     """At most so many."""
@@ -207,7 +207,7 @@ class ReadJournal(Asked):
 class Subscribe(Asked):
     """Records as they come."""
 
-    after: int | None = Field(default=None, ge=0)
+    after: int | None = Field(default=None, ge=0, lt=1 << 63)
     """Start after this seq; without, with what comes from now on."""
     session_id: str | None = None
     """Only of this session."""

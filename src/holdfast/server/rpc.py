@@ -22,6 +22,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from holdfast.contracts import parse
 from holdfast.errors import CallerError, HoldfastError, InternalError
+from holdfast.server.callers import Scope
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 FAILED = -32000
@@ -46,6 +47,8 @@ class Method(NamedTuple):
     """`Any`: its parameters, of the type above."""
     order: Callable[[Any], Sequence[str]] | None = None
     """Names what it changes: requests of a client that change the same are carried out one after the other."""
+    scope: Scope = "admin"
+    """What a caller needs for it."""
 
 
 @dataclass(slots=True)
@@ -89,25 +92,36 @@ class Connection:
                         requests.start_soon(self._line, line, streams)
             streams.cancel_scope.cancel()
 
+    async def answer(self, data: bytes) -> bytes | None:
+        """What one message or batch, which is all there is, is answered with; `None` for notifications.
+
+        For a way in that has no way back: what would be sent later is not.
+        """
+        answer, _ = await self._answered(data)
+        return None if answer is None else encoded(answer)
+
     async def refuse(self, error: HoldfastError) -> None:
         """Tell the client about something that is no answer to a message of its own."""
         await self._send(_failure(None, INVALID_REQUEST, error))
 
     async def _line(self, line: bytes, streams: TaskGroup) -> None:
-        afterwards: list[Job] = []
-        try:
-            message = _loaded(line)
-        except _Refusal as why:
-            await self._send(_failure(None, why.code, why.error))
-            return
-        if isinstance(message, list):
-            answer = await self._batch(cast("list[Any]", message), afterwards)
-        else:
-            answer = await self._message(message, afterwards)
+        answer, afterwards = await self._answered(line)
         if answer is not None:
             await self._send(answer)
         for each in afterwards:
             streams.start_soon(each)
+
+    # `Any`: JSON.
+    async def _answered(self, data: bytes) -> tuple[Any, list[Job]]:
+        """The answer to a message or a batch, and what is to be started once it is given."""
+        afterwards: list[Job] = []
+        try:
+            message = _loaded(data)
+        except _Refusal as why:
+            return _failure(None, why.code, why.error), afterwards
+        if isinstance(message, list):
+            return await self._batch(cast("list[Any]", message), afterwards), afterwards
+        return await self._message(message, afterwards), afterwards
 
     async def _batch(
         self, messages: list[Any], afterwards: list[Job]

@@ -1,0 +1,153 @@
+"""`holdfast serve`: HTTP, events, JSON-RPC, MCP and the console for other programs and people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli import _output
+from holdfast.cli._setup import Flags, import_from_here, with_setup
+
+if TYPE_CHECKING:
+    from holdfast.server.serving import Listen, Started
+
+
+@with_setup
+def serve(
+    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 7433,
+    agents: Annotated[
+        list[str] | None,
+        typer.Option("--agents", metavar="REF", help="module:attr of an Agent; repeatable."),
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", metavar="NAME", help="A name of this server; repeatable."),
+    ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option("--tls-cert", metavar="FILE", help="Its certificate, in PEM.")
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key.")
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure-allow-remote", help="Let other machines in without TLS."),
+    ] = False,
+    behind_proxy: Annotated[
+        bool,
+        typer.Option("--behind-proxy", help="A proxy on this machine says who asks."),
+    ] = False,
+    console: Annotated[
+        bool, typer.Option("--console/--no-console", help="Pages for people, at /.")
+    ] = True,
+    expose: Annotated[
+        bool, typer.Option("--expose", help="Over MCP, each capability is a tool of its own, too.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume/--no-resume", help="Go on with interrupted runs.")
+    ] = True,
+    grace: Annotated[
+        float, typer.Option("--grace", metavar="S", min=0, help="What is under way gets to end.")
+    ] = 10.0,
+    as_json: _output.JsonFlag = None,
+    *,
+    flags: Flags,
+) -> int:
+    """Serve HTTP until SIGTERM. Described at /openapi.json; tokens come from `holdfast token create`.
+
+    Sessions that say nothing else are opened with what is given here. A link for a browser is printed: it is good
+    once, for five minutes. When the server stops, runs are left on record, and go on when it starts again.
+    """
+    import anyio
+
+    from holdfast.server.serving import Listen
+
+    listen = Listen(
+        host,
+        port,
+        tls_cert,
+        tls_key,
+        insecure=insecure,
+        behind_proxy=behind_proxy,
+        names=tuple(names or ()),
+    )
+    listen.check()
+    options = {"console": console, "expose": expose, "recover": resume, "grace": grace}
+    told = _Told(_output.as_json(as_json), console)
+    return anyio.run(_main, listen, tuple(agents or ()), options, told, flags.fields())
+
+
+async def _main(
+    listen: Listen,
+    references: tuple[str, ...],
+    options: dict[str, Any],
+    told: _Told,
+    fields: dict[str, Any],
+) -> int:
+    from holdfast import runtime
+    from holdfast.cli.daemon import config_of
+    from holdfast.server.agents import agents_of
+    from holdfast.server.serving import serve
+
+    import_from_here()
+    async with runtime.open(config=config_of(fields)) as hf:
+        agents = agents_of(hf.settings, references)
+
+        async def left(runs: list[str]) -> None:
+            """End here and now: what is left is on record, and cancelling it would be on record, too."""
+            await hf.journal.flush()
+            told.left(runs)
+            _exit()
+
+        await serve(hf, listen, ready=told.ready, left=left, agents=agents, **options)
+    return 0
+
+
+def _exit() -> None:
+    import os
+    import sys
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+class _Told:
+    """What the program prints."""
+
+    def __init__(self, as_json: bool, console: bool) -> None:
+        self._as_json = as_json
+        self._console = console
+
+    async def ready(self, started: Started) -> None:
+        """That it is there, and how people get in."""
+        import os
+
+        link: str | None = None
+        if self._console:
+            link = f"{started.url}/enter?code={await started.tokens.link()}"
+        if self._as_json:
+            told = {
+                "listening": started.url,
+                "pid": os.getpid(),
+                "link": link,
+                "resumed": list(started.resumed),
+            }
+            _output.print_json(told)
+            return
+        out = _output.console()
+        out.print("holdfast serves at ", end="")
+        out.print(started.url, style="bold")
+        if link is not None:
+            out.print(f"  for a browser, once, within five minutes:\n  {link}")
+        out.print("  for a program: holdfast token create --scope read --scope run")
+        if started.resumed:
+            out.print(f"  {len(started.resumed)} interrupted runs go on")
+
+    def left(self, runs: list[str]) -> None:
+        """What was not at rest when it stopped."""
+        if not self._as_json:
+            out = _output.console(stderr=True)
+            out.print(f"{len(runs)} runs are left on record; they go on with the next start.")

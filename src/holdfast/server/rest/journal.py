@@ -1,0 +1,97 @@
+"""The audit: records, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from pydantic import Field
+
+from holdfast.contracts import Record, check_session_id
+from holdfast.contracts._base import Asked, Told
+from holdfast.server.rest import bodies as b
+from holdfast.server.rest.endpoint import Call, Endpoint
+from holdfast.server.sight import readable, session_of
+
+MOST = 1000
+SCANNED = 20_000
+"""Records that are looked at for one answer."""
+
+
+class Records(Told):
+    """A part of the journal."""
+
+    items: tuple[b.JournalRecord, ...]
+    """In order."""
+    next: int | None
+    """Give it as `after` for the next part; null at the end. A part may be empty, and not the last."""
+
+
+class ReadJournal(Asked):
+    """Which records."""
+
+    after: int = Field(default=0, ge=0, lt=1 << 63)
+    """Only those with a greater seq."""
+    limit: int = Field(default=100, ge=1, le=MOST)
+    """At most so many."""
+    session_id: str | None = None
+    """Only of this session."""
+    run_id: str | None = None
+    """Only of this run."""
+    kind: str | None = None
+    """Only of this kind."""
+
+
+async def read_journal(call: Call) -> Any:
+    """Records, oldest first; of other sessions than the caller's, none."""
+    asked: ReadJournal = call.query
+    if asked.session_id is not None:
+        await call.mine(check_session_id(asked.session_id))
+    found: list[b.JournalRecord] = []
+    source = _source(call)
+    looked, last, more = 0, asked.after, False
+    async for record in source:
+        if len(found) == asked.limit or looked == SCANNED:
+            more = True
+            break
+        looked, last = looked + 1, record.seq
+        if _wanted(record, asked) and call.caller.sees(await session_of(call.hf.journal, record)):
+            found.append(_told(record))
+    await source.aclose()
+    return {"items": found, "next": last if more else None}
+
+
+def _source(call: Call) -> AsyncGenerator[Record]:
+    asked: ReadJournal = call.query
+    journal = call.hf.journal
+    if asked.session_id is None:
+        return journal.read_all(after=asked.after)
+    return journal.read(asked.session_id)
+
+
+def _wanted(record: Record, asked: ReadJournal) -> bool:
+    return (
+        record.seq > asked.after
+        and asked.run_id in (None, record.run_id)
+        and asked.kind in (None, record.kind)
+    )
+
+
+def _told(record: Record) -> b.JournalRecord:
+    fields: dict[str, Any] = record.model_dump(mode="json")
+    if not readable(record):
+        fields["payload"] = None
+    return b.JournalRecord.model_validate(fields)
+
+
+JOURNAL = (
+    Endpoint(
+        "GET",
+        "/v1/journal",
+        read_journal,
+        "read",
+        "Read the journal",
+        Records,
+        query=ReadJournal,
+    ),
+)

@@ -1,0 +1,231 @@
+"""Runs: of agents, list, look at, go on, stop; and what became of an effect in doubt."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from holdfast.contracts import EffectView, RunResult, RunView, check_session_id, new_id
+from holdfast.contracts.agent import AgentResult
+from holdfast.errors import NotFound
+from holdfast.server import views
+from holdfast.server.rest import bodies as b
+from holdfast.server.rest.approvals import speaks_for
+from holdfast.server.rest.endpoint import Call, Endpoint
+from holdfast.server.rest.later import outcome, waited
+from holdfast.server.rest.listing import Listed, Paged, seen
+from holdfast.server.rest.sessions import within_rights
+
+
+class ListRuns(Paged):
+    """Which runs."""
+
+    session_id: str | None = None
+    """Only of this session."""
+    status: str | None = None
+    """Only these: `active`, `ended`, or a status."""
+
+
+async def _run(call: Call) -> str:
+    """The run of a path, if it is the caller's."""
+    run_id = call.path["run_id"]
+    job = call.work.find(run_id)
+    session = job.session_id if job is not None else None
+    if session is None:
+        session = (await call.hf.runs.show(run_id)).session_id
+    await call.mine(session, "run")
+    return run_id
+
+
+async def list_agents(call: Call) -> Any:
+    """The agents that are served here."""
+    found = [
+        b.AgentLine(
+            name=name,
+            model=one.definition.spec.model,
+            mode=one.definition.spec.mode,
+            instructions=one.definition.spec.instructions,
+        )
+        for name, one in sorted(call.work.agents.items())
+    ]
+    return {"items": found, "next": None}
+
+
+async def run_agent(call: Call) -> Any:
+    """Run an agent until it is done, must stop, or waits for somebody."""
+    asked: b.RunAgent = call.body
+    name = call.path["name"]
+    agent = call.work.agents.get(name)
+    if agent is None:
+        raise NotFound(
+            "NOT_FOUND",
+            f"There is no agent `{name[:80]}`.",
+            hint="`GET /v1/agents` names those there are; `holdfast serve --agents` adds some.",
+        )
+    if asked.account is not None and not call.caller.may("admin"):
+        await call.admin_only("`account`")
+    prefix = call.caller.prefix or ""
+    session = asked.session_id
+    if session is None:  # the same again, if the request comes again
+        own = new_id("ses") if call.key is None else f"ses_{call.key.name[:24]}"
+        session = f"{prefix}{own}"[:64]
+    await call.mine(check_session_id(session))
+    run_id, again = await call.keys.run(call.key, session)
+    await agent.ready(call.hf)
+    run = partial(
+        call.hf.agents.run,
+        agent.definition,
+        asked.prompt,
+        session=session,
+        run_id=run_id,
+        actor=call.caller.id,
+        account=asked.account,
+        wait_ms=asked.wait_ms,
+    )
+    return await outcome(call, run_id, session, run, again=again)
+
+
+async def list_runs(call: Call) -> Any:
+    """Runs by id, and so by time."""
+    asked: ListRuns = call.query
+    runs = call.hf.runs
+    if asked.session_id is not None:
+        await call.mine(check_session_id(asked.session_id))
+    return await seen(
+        call,
+        lambda after, limit: runs.list(
+            status=asked.status, session=asked.session_id, after=after, limit=limit
+        ),
+        key=lambda one: one.id,
+        session=lambda one: one.session_id,
+    )
+
+
+async def show_run(call: Call) -> Any:
+    """A run with every call it made, and what its caller got. With `wait_ms`, once it is over, or stands."""
+    run_id = await _run(call)
+    job = call.work.find(run_id)
+    if job is not None and call.query.wait_ms is not None:
+        most: float = call.request.app.state.limits.wait_seconds
+        await job.outcome(min(most, call.query.wait_ms / 1000))
+    if await call.hf.journal.row("runs", run_id) is not None:
+        return await views.run_details(call.hf.runs, run_id)
+    if job is not None and job.error is not None:
+        raise job.error  # it was refused before it began
+    view = RunView(
+        id=run_id,
+        session_id="" if job is None else job.session_id,
+        kind="code",
+        status="running",
+        started_at=0,
+    )
+    return {**view.model_dump(mode="json"), "effects": [], "result": None}
+
+
+async def resume_run(call: Call) -> Any:
+    """Go on with a run that stands; one that still waits is left as it is, one that is over gives its result."""
+    asked: b.ResumeRun = call.body
+    run_id = await _run(call)
+    await within_rights(call)
+    return await waited(
+        call, await call.work.resume(run_id, setup=asked.setup, wait_ms=asked.wait_ms)
+    )
+
+
+async def cancel_run(call: Call) -> Any:
+    """Stop a run: where it stands, or in the process that has it."""
+    asked: b.CancelRun = call.body
+    return await call.hf.runs.cancel(
+        await _run(call), mode=asked.mode, reason=asked.reason, wait_ms=asked.wait_ms
+    )
+
+
+async def resolve_effect(call: Call) -> Any:
+    """Say what became of an effect in doubt: it happened, it did not, or try it again."""
+    asked: b.ResolveEffect = call.body
+    key = call.path["effect_id"]
+    row = await call.hf.journal.row("effects", key)
+    if row is None:
+        raise NotFound("NOT_FOUND", f"There is no effect `{key[:80]}`.")
+    await call.mine(str(row["session_id"]), "effect")
+    return await call.hf.runs.resolve(
+        asked.run_id or str(row["run_id"]),
+        key,
+        asked.answer,
+        value=asked.value,
+        actor=await speaks_for(call, asked.actor),
+        wait_ms=asked.wait_ms,
+    )
+
+
+_AGENT_RESULT = AgentResult(
+    run_id="run_17f0", session_id="ses_17f0", status="completed", text="Done.", output="Done."
+)
+
+RUNS = (
+    Endpoint(
+        "GET", "/v1/agents", list_agents, "read", "List agents", Listed[b.AgentLine]
+    ),
+    Endpoint(
+        "POST",
+        "/v1/agents/{name}/runs",
+        run_agent,
+        "run",
+        "Run an agent",
+        b.AgentRun,
+        about="One that fails, or waits for a person, is an answer with 200: see `status`.",
+        query=b.Waiting,
+        body=b.RunAgent,
+        later=True,
+        errors=(404, 409),
+        example={"prompt": "Summarize what changed since yesterday."},
+        gives=views.agent_result(_AGENT_RESULT),
+    ),
+    Endpoint("GET", "/v1/runs", list_runs, "read", "List runs", Listed[RunView], query=ListRuns),
+    Endpoint(
+        "GET",
+        "/v1/runs/{run_id}",
+        show_run,
+        "read",
+        "Show a run",
+        b.RunDetails,
+        query=b.Waiting,
+        errors=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/runs/{run_id}/resume",
+        resume_run,
+        "run",
+        "Go on with a run",
+        RunResult | b.AgentRun,
+        query=b.Waiting,
+        body=b.ResumeRun,
+        later=True,
+        errors=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/runs/{run_id}/cancel",
+        cancel_run,
+        "run",
+        "Stop a run",
+        RunView,
+        body=b.CancelRun,
+        keyed=True,
+        errors=(404, 409),
+        example={"reason": "no longer needed"},
+    ),
+    Endpoint(
+        "POST",
+        "/v1/effects/{effect_id}/resolve",
+        resolve_effect,
+        "approve",
+        "Say what became of an effect in doubt",
+        EffectView,
+        body=b.ResolveEffect,
+        keyed=True,
+        errors=(404, 409),
+        example={"answer": "happened", "value": {"id": 7}},
+    ),
+)  # fmt: skip

@@ -1,0 +1,282 @@
+"""Sessions: make, look at, run code in, save, put back, fork, empty, stop, end."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from functools import partial
+from typing import Any
+
+from holdfast.contracts import (
+    RunResult,
+    SessionLimits,
+    SessionView,
+    check_session_id,
+    digest,
+    new_id,
+)
+from holdfast.errors import CallerError
+from holdfast.server.rest import bodies as b
+from holdfast.server.rest.endpoint import Answer, Call, Endpoint
+from holdfast.server.rest.later import outcome
+from holdfast.server.rest.listing import Listed, Paged, seen
+from holdfast.server.work import Result
+
+
+async def _name(call: Call) -> str:
+    """The session of a path, if it is the caller's."""
+    name = check_session_id(call.path["session_id"])
+    await call.mine(name)
+    return name
+
+
+async def within_rights(call: Call) -> None:
+    """Refuse what would widen what a session may do: mounts, hosts, modules and greater limits are the operator's."""
+    if call.caller.may("admin"):
+        return
+    if call.body.setup is not None:
+        await call.admin_only("`setup`")
+    services = call.hf.shell.services
+    most = services.setup.limits or services.limits
+    given: SessionLimits | None = getattr(call.body, "limits", None)
+    timeout: int | None = getattr(call.body, "timeout_ms", None)
+    over = timeout is not None and timeout > most.wall_ms
+    if given is not None:
+        over = over or any(value > getattr(most, name) for name, value in given)
+    if over:
+        await call.admin_only("More than the limits of this server")
+
+
+async def list_sessions(call: Call) -> Any:
+    """Open sessions, by name."""
+    shell = call.hf.shell
+    return await seen(
+        call,
+        lambda after, limit: shell.list(after=after, limit=limit),
+        key=lambda one: one.id,
+        session=lambda one: one.id,
+    )
+
+
+async def create_session(call: Call) -> Any:
+    """Make an empty session; one that is there already is left as it is."""
+    asked: b.CreateSession = call.body
+    await within_rights(call)
+    name = asked.session_id or f"{call.caller.prefix or ''}{new_id('ses')}"[:64]
+    await call.mine(check_session_id(name))
+    _language(asked.language)
+    return await call.hf.shell.create(name, language=asked.language, setup=asked.setup)
+
+
+async def show_session(call: Call) -> Any:
+    """One session, also one that has ended."""
+    return await call.hf.shell.show(await _name(call))
+
+
+async def delete_session(call: Call) -> Any:
+    """End a session and erase what it held; the record that it was stays."""
+    name = await _name(call)
+    await call.hf.shell.destroy(name, wait_ms=call.query.wait_ms)
+    return await call.hf.shell.show(name)
+
+
+async def run_code(call: Call) -> Any:
+    """Run code in a session, which is created on first use."""
+    asked: b.RunCode = call.body
+    name = await _name(call)
+    _language(asked.language)
+    await within_rights(call)
+    fields: dict[str, Any] = {
+        "session": name,
+        "inputs": asked.inputs,
+        "limits": asked.limits,
+        "timeout_ms": asked.timeout_ms,
+        "language": asked.language,
+        "return_snapshot": asked.return_snapshot,
+        "validate_only": asked.validate_only,
+        "dry_run": asked.dry_run,
+        "plan": asked.plan_id,
+        "setup": asked.setup,
+        "actor": call.caller.id,
+        "wait_ms": asked.wait_ms,
+        "durable": True,
+    }
+    if asked.validate_only or asked.dry_run:
+        return await call.hf.shell.run(asked.code, **fields)
+    run_id, again = await call.keys.run(call.key, name)
+    run = partial(call.hf.shell.run, asked.code, run_id=run_id, **fields)
+    return await outcome(call, run_id, name, run, again=again)
+
+
+async def snapshot_session(call: Call) -> Any:
+    """What is in a session, sealed, to be kept or put into another session."""
+    name = await _name(call)
+    data = await call.hf.shell.snapshot(name, wait_ms=call.body.wait_ms)
+    return {
+        "session_id": name,
+        "snapshot_id": digest(data),
+        "snapshot": base64.b64encode(data).decode(),
+        "bytes": len(data),
+    }
+
+
+async def restore_session(call: Call) -> Any:
+    """Put a snapshot into a session, which is created if need be, in place of what is there."""
+    asked: b.RestoreSession = call.body
+    name = await _name(call)
+    await within_rights(call)
+    try:
+        data = base64.b64decode(asked.snapshot, validate=True)
+    except (binascii.Error, ValueError):
+        raise CallerError(
+            "SNAPSHOT_CORRUPT",
+            "The snapshot is not base64.",
+            hint="Send what `snapshot` gave as it is.",
+        ) from None
+    return await call.hf.shell.restore(name, data, setup=asked.setup, wait_ms=asked.wait_ms)
+
+
+async def fork_session(call: Call) -> Any:
+    """Another session that goes on from where this one is, or was."""
+    asked: b.ForkSession = call.body
+    name = await _name(call)
+    await call.mine(check_session_id(asked.new_session_id))
+    found = await call.hf.shell.fork(name, asked.new_session_id, at=asked.at, wait_ms=asked.wait_ms)
+    return Answer(found, 201, {"Location": f"/v1/sessions/{found.id}"})
+
+
+async def reset_session(call: Call) -> Any:
+    """Empty a session: its variables and functions are gone, its history stays."""
+    return await call.hf.shell.reset(await _name(call), wait_ms=call.body.wait_ms)
+
+
+async def cancel_session(call: Call) -> Any:
+    """Stop what runs in a session."""
+    asked: b.CancelSession = call.body
+    name = await _name(call)
+    view = await call.hf.shell.show(name)
+    done = call.hf.shell.cancel(name, mode=asked.mode, run_id=asked.run_id)
+    if not done:
+        row = await call.hf.journal.row("sessions", view.id) or {}
+        standing = row.get("open_run") or row.get("open_agent")
+        if isinstance(standing, str) and asked.run_id in (None, standing):
+            await call.hf.runs.cancel(standing, mode=asked.mode)
+            done = True
+    return {"session_id": name, "cancelled": done}
+
+
+def _language(name: str) -> None:
+    if name not in ("python", "typescript"):
+        raise CallerError(
+            "INVALID_ARGUMENT", f"`{name[:80]}` is no language.", hint="python, or typescript."
+        )
+
+
+_RESULT: Result = RunResult.model_validate(
+    {"status": "ok", "result": 3, "stdout": "hello\n", "run_id": "run_17f0"}
+)
+
+SESSIONS = (
+    Endpoint(
+        "GET", "/v1/sessions", list_sessions, "read", "List sessions", Listed[SessionView], query=Paged
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sessions",
+        create_session,
+        "run",
+        "Make a session",
+        SessionView,
+        body=b.CreateSession,
+        keyed=True,
+        errors=(409,),
+        example={"session_id": "notes"},
+    ),
+    Endpoint(
+        "GET", "/v1/sessions/{session_id}", show_session, "read", "Show a session", SessionView,
+        errors=(404,),
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/sessions/{session_id}",
+        delete_session,
+        "run",
+        "End a session",
+        SessionView,
+        query=b.InSession,
+        errors=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sessions/{session_id}/run",
+        run_code,
+        "run",
+        "Run code",
+        RunResult,
+        about="Failing code, like code that waits for a person, is an answer with 200: see `status`. "
+        "A run that takes longer than `wait_ms` goes on, and the answer is 202.",
+        query=b.Waiting,
+        body=b.RunCode,
+        later=True,
+        errors=(404, 409),
+        example={"code": "print('hello')\n1 + n", "inputs": {"n": 2}},
+        gives=_RESULT,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sessions/{session_id}/snapshot",
+        snapshot_session,
+        "run",
+        "Save what is in a session",
+        b.Snapshot,
+        body=b.InSession,
+        keyed=True,
+        errors=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sessions/{session_id}/restore",
+        restore_session,
+        "run",
+        "Put a snapshot into a session",
+        SessionView,
+        body=b.RestoreSession,
+        keyed=True,
+        errors=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sessions/{session_id}/fork",
+        fork_session,
+        "run",
+        "Make another session of one",
+        SessionView,
+        body=b.ForkSession,
+        status=201,
+        keyed=True,
+        errors=(404, 409),
+        example={"new_session_id": "notes-2"},
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sessions/{session_id}/reset",
+        reset_session,
+        "run",
+        "Empty a session",
+        SessionView,
+        body=b.InSession,
+        keyed=True,
+        errors=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sessions/{session_id}/cancel",
+        cancel_session,
+        "run",
+        "Stop what runs in a session",
+        b.Cancelled,
+        body=b.CancelSession,
+        keyed=True,
+        errors=(404, 409),
+    ),
+)  # fmt: skip

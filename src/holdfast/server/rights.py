@@ -1,0 +1,113 @@
+"""What a caller may ask for: the scope of a method, and whether all that a request names is theirs.
+
+Who sees only the sessions with a prefix is told of any other thing that there is no such thing, whether there is or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from holdfast.contracts import Record
+from holdfast.errors import CallerError
+from holdfast.journal import Journal
+from holdfast.server import params as p
+from holdfast.server import views
+from holdfast.server.callers import LOCAL, Caller, Scope
+from holdfast.server.sight import readable, session_of
+
+PLAN = "plan_"
+"""Starts the name of a plan."""
+
+Note = Callable[[str], Awaitable[None]]
+"""Puts a refusal on record, by its code."""
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+_Item = TypeVar("_Item", bound=_Named)
+
+
+class Rights:
+    """One caller's."""
+
+    def __init__(self, journal: Journal, caller: Caller, note: Note | None = None) -> None:
+        self.caller = caller
+        """Whose they are."""
+        self._journal = journal
+        self._note = note
+
+    async def check(self, scope: Scope, asked: BaseModel) -> None:
+        """Raise `FORBIDDEN` or `NOT_FOUND` unless they may ask this."""
+        try:
+            self.caller.need(scope)
+            self._check_extras(asked)
+            if self.caller.prefix is not None:
+                for session_id in await self._sessions(asked):
+                    self.caller.need_session(session_id)
+        except CallerError as why:
+            if self._note is not None:
+                await self._note(why.code)
+            raise
+
+    async def sees(self, record: Record) -> bool:
+        """Whether a record is theirs to see."""
+        if self.caller.prefix is None:
+            return True
+        return self.caller.sees(await session_of(self._journal, record))
+
+    def shown(self, record: Record) -> Record:
+        """A record as they may see it: of some, only that it is there."""
+        if self.caller == LOCAL or readable(record):
+            return record
+        return record.model_copy(update={"payload": {}})
+
+    async def page(
+        self,
+        fetch: Callable[[str, int], Awaitable[Sequence[_Item]]],
+        asked: p.Page,
+        session_of_item: Callable[[_Item], str | None],
+    ) -> dict[str, Any]:
+        """The part of a list that was asked for, without what is not theirs."""
+        found: list[_Item] = []
+        after, size = asked.after, asked.limit + 1
+        while len(found) < size:
+            part = await fetch(after, size)
+            found += [one for one in part if self.caller.sees(session_of_item(one))]
+            if len(part) < size:
+                break
+            after = part[-1].id
+        return views.page(found[:size], asked.limit)
+
+    def _check_extras(self, asked: BaseModel) -> None:
+        """What reaches beyond a session is the operator's: what it is opened with, and in whose name something is done."""
+        if getattr(asked, "setup", None) is not None or getattr(asked, "actor", None) is not None:
+            self.caller.need("admin")
+
+    async def _sessions(self, asked: BaseModel) -> list[str | None]:
+        """The sessions of all that a request names; `None` for what there is not."""
+        match asked:
+            case p.Decide():
+                projection = "plans" if asked.id.startswith(PLAN) else "approvals"
+                return [await self._session_in(projection, asked.id)]
+            case p.ResolveEffect():
+                return [await self._session_in("effects", asked.effect_id)]
+            case p.GetRun():
+                return [await self._session_in("runs", asked.run_id)]
+            case p.ForkSession():
+                return [asked.session_id, asked.new_session_id]
+            case p.NoParams():
+                return [None]  # about the journal as a whole
+            case _:
+                named: str | None = getattr(asked, "session_id", None)
+                return [] if named is None else [named]
+
+    async def _session_in(self, projection: str, key: str) -> str | None:
+        row = await self._journal.row(projection, key)
+        found = None if row is None else row.get("session_id")
+        return found if isinstance(found, str) else None

@@ -1,0 +1,228 @@
+"""The server as a program: where it listens, how it starts, and how it stops without losing anything."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import uvicorn
+from anyio.abc import TaskStatus
+
+from holdfast.errors import CallerError
+from holdfast.server.app import make_app
+from holdfast.server.limits import Limits
+from holdfast.server.tokens import Tokens
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from holdfast.runtime import Runtime
+    from holdfast.runtime.agent import Agent
+
+PORT = 7433
+GRACE = 10.0
+"""Seconds that effects under way get to end when the server stops."""
+_FAREWELL = 5
+"""Seconds that answers under way get then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where, and how safe that is."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    insecure: bool = False
+    """Whether others may come in without TLS: something else must see to it that nobody listens."""
+    behind_proxy: bool = False
+    """Whether a proxy on this machine says who asks."""
+    names: tuple[str, ...] = ()
+    """Names of this server, beside `localhost`."""
+
+    @property
+    def tls(self) -> bool:
+        """Whether what is said here is encrypted."""
+        return self.tls_cert is not None
+
+    def check(self) -> None:
+        """Refuse to be heard by strangers: `INVALID_ARGUMENT`."""
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise CallerError(
+                "INVALID_ARGUMENT",
+                "TLS needs a certificate and its key.",
+                hint="Give both, --tls-cert and --tls-key.",
+            )
+        if not (is_loopback(self.host) or self.tls or self.insecure):
+            raise CallerError(
+                "INVALID_ARGUMENT",
+                f"`{self.host[:80]}` can be reached from other machines, and tokens would pass in the clear.",
+                hint="Give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy with TLS, or say"
+                " --insecure-allow-remote.",
+            )
+
+    def bind(self) -> socket.socket:
+        """A socket that listens there; raises `INVALID_ARGUMENT`."""
+        try:
+            family, _, protocol, _, address = socket.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            # With its protocol: asyncio sends small answers at once only through a socket that says it is TCP.
+            bound = socket.socket(family, socket.SOCK_STREAM, protocol)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            bound.listen(2048)
+        except OSError as why:
+            raise CallerError(
+                "INVALID_ARGUMENT",
+                f"Can't listen at `{self.host[:80]}:{self.port}`: {why.strerror or why}.",
+                hint="Choose another --port, or stop who has it.",
+            ) from None
+        bound.setblocking(False)
+        return bound
+
+    def url(self, bound: socket.socket) -> str:
+        """Where people find it."""
+        port = bound.getsockname()[1]
+        host = self.names[0] if self.names else self.host
+        host = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.tls else 'http'}://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can come in there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: a run must come to rest before the server ends."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The server is there."""
+
+    url: str
+    tokens: Tokens
+    resumed: tuple[str, ...]
+    """Runs that were interrupted, and go on."""
+    stop: Callable[[], None]
+    """Ask it to stop, as a signal does."""
+
+
+async def serve(
+    hf: Runtime,
+    listen: Listen,
+    *,
+    ready: Callable[[Started], Awaitable[None]],
+    left: Callable[[list[str]], Awaitable[None]] | None = None,
+    agents: Mapping[str, Agent[Any]] | None = None,
+    limits: Limits | None = None,
+    console: bool = True,
+    expose: bool = False,
+    recover: bool = True,
+    grace: float = GRACE,
+    signals: bool = True,
+) -> None:
+    """Serve until a signal comes, or `Started.stop` is called.
+
+    Then nobody is let in any more, no effect begins, those under way end, and `left` gets the runs that are still
+    not at rest, while they stand on record as running: a process that ends there leaves them to the next. Without
+    it, or when it returns, they are cancelled.
+    """
+    listen.check()
+    bound = listen.bind()
+    stopping = anyio.Event()
+    async with anyio.create_task_group() as background:
+        app = make_app(
+            hf,
+            background=background,
+            agents=agents,
+            limits=limits,
+            names=(*listen.names, *(() if is_loopback(listen.host) else (listen.host,))),
+            tls=listen.tls,
+            console=console,
+            expose=expose,
+        )
+        server = _Server(_config(app, listen))
+        async with anyio.create_task_group() as group:
+
+            def stop() -> None:
+                app.state.work.shut()
+                stopping.set()
+
+            if signals:
+                await group.start(_watch, stop)
+            over = anyio.Event()
+            group.start_soon(_listen, server, bound, stopping, over)
+            resumed: list[str] = await app.state.work.recover() if recover else []
+            await ready(Started(listen.url(bound), app.state.tokens, tuple(resumed), stop))
+            await stopping.wait()
+            server.should_exit = True  # who comes now is not let in
+            _send_watchers_away(app)
+            rest = await app.state.work.close(grace)
+            await over.wait()
+            if rest and left is not None:
+                await left(rest)
+            group.cancel_scope.cancel()
+        background.cancel_scope.cancel()
+    hf.shell.services.gate.hold.lift()  # for whoever uses the runtime after the server
+
+
+def _config(app: Starlette, listen: Listen) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=listen.behind_proxy,
+        forwarded_allow_ips="127.0.0.1,::1",
+        ssl_certfile=listen.tls_cert,
+        ssl_keyfile=listen.tls_key,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_FAREWELL,
+    )
+
+
+async def _listen(
+    server: uvicorn.Server, bound: socket.socket, stopping: anyio.Event, over: anyio.Event
+) -> None:
+    try:
+        await server.serve(sockets=[bound])
+    finally:
+        bound.close()
+        over.set()
+        stopping.set()
+
+
+async def _watch(stop: Callable[[], None], *, task_status: TaskStatus[None]) -> None:
+    """The first signal stops the server in order; the second ends the program as if we were not there."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            stop()
+            break
+
+
+def _send_watchers_away(app: Starlette) -> None:
+    """Clients of events stay until they are told to go."""
+    hub: Any = getattr(app.state, "events", None)
+    if hub is not None:
+        hub.close()
