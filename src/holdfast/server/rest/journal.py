@@ -51,6 +51,8 @@ async def read_journal(call: Call) -> Any:
     source = _source(call)
     looked, last, more = 0, asked.after, False
     async for record in source:
+        if record.seq <= asked.after:
+            continue  # a session is read from its start
         if len(found) == asked.limit or looked == SCANNED:
             more = True
             break
@@ -70,11 +72,7 @@ def _source(call: Call) -> AsyncGenerator[Record]:
 
 
 def _wanted(record: Record, asked: ReadJournal) -> bool:
-    return (
-        record.seq > asked.after
-        and asked.run_id in (None, record.run_id)
-        and asked.kind in (None, record.kind)
-    )
+    return asked.run_id in (None, record.run_id) and asked.kind in (None, record.kind)
 
 
 def _told(record: Record) -> b.JournalRecord:
