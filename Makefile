@@ -89,9 +89,10 @@ $(VENV)/.dev: $(VENV)/.run
 	@$(INSTALL) --no-build-isolation -e '.[dev]'
 	@touch $@
 
-# Node comes with pyright's wheel: the machine's own, if there is one, may be too old.
+# Node comes with pyright's wheel: the machine's own, if there is one, may be too old. Not `npm ci`: it refuses a lock
+# without the packages of other platforms, which npm leaves out where it does not find them. The lock holds all the same.
 $(NODE_MODULES)/.installed: tests/mcp/node/package-lock.json | $(VENV)/.dev
 	@echo "installing MCP servers into $(NODE_MODULES)"
 	@cd tests/mcp/node && PATH="$(abspath $(NODEJS))/bin:$$PATH" node "$(abspath $(NODEJS))/lib/node_modules/npm/bin/npm-cli.js" \
-		ci --silent --ignore-scripts --no-audit --no-fund
+		install --no-save --silent --ignore-scripts --no-audit --no-fund
 	@touch $@
