@@ -160,7 +160,11 @@ class Pen:
             if since == self._since:
                 self.fail(failure)
 
-        self._journal.post(self.stream, make, failed=failed, expected_pos=at, epoch=lease.epoch)
+        try:
+            self._journal.post(self.stream, make, failed=failed, expected_pos=at, epoch=lease.epoch)
+        except BaseException as failure:
+            self.fail(failure)  # it may have been taken or not: as after a failed append
+            raise
         if self.heard is not None:
             self.heard()
 
