@@ -15,7 +15,7 @@ its time. It runs in a thread of its own, so tests may block, and other processe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -88,6 +88,7 @@ class ProviderServer(AbstractContextManager["ProviderServer"]):
         """`http://127.0.0.1:port`."""
         self._key = key
         self._running = ExitStack()
+        self._open: set[ByteStream] = set()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -106,7 +107,17 @@ class ProviderServer(AbstractContextManager["ProviderServer"]):
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
         async with listener:
             task_status.started(listener.extra(anyio.abc.SocketAttribute.local_port))
-            await listener.serve(self._client)
+            try:
+                await listener.serve(self._begin)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    for stream in [*self._open]:
+                        await anyio.aclose_forcefully(stream)
+
+    def _begin(self, stream: ByteStream) -> Coroutine[Any, Any, None]:
+        """Note a connection before its task begins: one that is cancelled before that would never close it."""
+        self._open.add(stream)
+        return self._client(stream)
 
     async def _client(self, stream: ByteStream) -> None:
         async with stream:
@@ -118,6 +129,7 @@ class ProviderServer(AbstractContextManager["ProviderServer"]):
                 pass
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 self.hung_up += 1
+        self._open.discard(stream)
 
     async def _one(self, stream: ByteStream, buffered: BufferedByteReceiveStream) -> bool:
         """Answer one request; whether the connection goes on."""
