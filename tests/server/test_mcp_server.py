@@ -444,6 +444,7 @@ async def test_who_takes_a_request_back_cancels_its_run(hf: Runtime, server: Sta
         with anyio.fail_after(20):
             while (await hf.runs.list())[-1].status != "cancelled":  # noqa: ASYNC110 - another task's doing
                 await anyio.sleep(0.02)
+        assert (await hf.runs.list())[-1].ended_at is not None
 
 
 async def test_a_client_that_is_gone_leaves_its_parked_run(hf: Runtime, server: Started):

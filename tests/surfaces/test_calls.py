@@ -256,6 +256,7 @@ async def test_after_a_call_that_took_too_long_somebody_looks():
         with anyio.move_on_after(0.05):
             await call(the(surfaces, "a_one"))
         await until(lambda: world["a"].closed == 1)
+        assert (await surfaces.view("a")).status == "disconnected"
 
 
 async def test_a_changed_contract_ends_the_consent_to_it(world: World):

@@ -99,3 +99,5 @@ async def test_a_server_that_hangs_is_ended_also_by_a_loop_that_is_interrupted()
                 await anyio.sleep(0.02)
             while alive(pid):  # noqa: ASYNC110 - it is a process
                 await anyio.sleep(0.01)
+        assert task.cancelled()
+        assert not alive(pid)

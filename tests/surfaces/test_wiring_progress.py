@@ -58,3 +58,4 @@ async def test_a_step_wakes_whoever_waits():
     async with anyio.create_task_group() as group:
         group.start_soon(listener.wait)
         feed.step("run_1", "eff_1", 1.0)
+    assert [one.progress for one in listener.steps()] == [1.0]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.capabilities.connection import Source
 from holdfast.contracts.surface import SurfaceSpec
-from holdfast.errors import CallerError
+from holdfast.errors import CallerError, InternalError
 from holdfast.runtime import Settings, wiring
 from holdfast.runtime.surfaces import Surfaces
 
@@ -32,4 +32,4 @@ async def on_journal(settings: Settings, work: Callable[[Surfaces], Awaitable[No
 
 
 def _nothing(name: str, spec: SurfaceSpec) -> Source:
-    raise NotImplementedError(f"nothing is connected here, and not `{name}`")
+    raise InternalError(f"Saying what is wanted of `{name}` tried to connect it.")
