@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from holdfast import contracts
+from holdfast.contracts._described import Described
 from holdfast.contracts.payload import PAYLOADS, TERMINAL
 from holdfast.errors import CODES
 from holdfast.machines.registry import MACHINES
@@ -56,7 +57,7 @@ def pages() -> dict[Path, str]:
     found[FOLDER / "settings.md"] = settings()
     found[FOLDER / "machines.md"] = machines()
     for name, model in sorted(public_models().items()):
-        schema = model.model_json_schema(mode="serialization")
+        schema = model.model_json_schema(mode="serialization", schema_generator=Described)
         schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
         found[FOLDER / "schemas" / f"{name}.json"] = (
             json.dumps(schema, indent=2, sort_keys=True) + "\n"
@@ -153,7 +154,9 @@ def _sections() -> list[tuple[str, type[BaseModel]]]:
 
 
 def _fields(model: type[BaseModel]) -> list[str]:
-    _, schema = models_json_schema([(model, "serialization")], ref_template="{model}")
+    _, schema = models_json_schema(
+        [(model, "serialization")], ref_template="{model}", schema_generator=Described
+    )
     own = schema["$defs"][model.__name__]["properties"]
     rows = [
         f"| `{name}` | {_type(found)} | {found.get('description', '')} |"

@@ -1,6 +1,10 @@
 """What holds for every contract."""
 
 import pkgutil
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import pytest
@@ -9,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 import holdfast.contracts
 from holdfast.contracts import Body, ContentRef, Event, Record, check_id, new_id
 from holdfast.contracts._base import Asked, Told
+from holdfast.contracts._described import Described, texts_of
 from holdfast.contracts.payload import PAYLOADS, TERMINAL
 from holdfast.errors import CallerError
 
@@ -32,14 +37,16 @@ def test_they_were_found():
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_every_field_is_described(model: type[BaseModel]):
     assert model.__doc__
-    for name, field in model.model_fields.items():
-        assert field.description, f"{model.__name__}.{name}"
-        assert field.description.endswith((".", ":", "…")), f"{model.__name__}.{name}"
+    texts = texts_of(model)
+    for name in model.model_fields:
+        assert texts.get(name, "").endswith((".", ":", "…")), f"{model.__name__}.{name}"
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_it_has_a_schema(model: type[BaseModel]):
-    assert model.model_json_schema()["type"] == "object"
+    schema = model.model_json_schema(schema_generator=Described)
+    assert schema["type"] == "object"
+    assert all("description" in one for one in schema.get("properties", {}).values())
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -101,3 +108,38 @@ def test_bad_ids_are_refused(bad: str):
         check_id(bad)
     assert caught.value.code == "INVALID_ID"
     assert caught.value.message.isprintable()  # and never repeated raw
+
+
+@pytest.fixture
+def nervous() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("nervous")
+def test_many_threads_may_be_the_first_to_use_a_model():
+    class Inner(Told):
+        """Nested."""
+
+        n: int
+
+    for _ in range(50):
+
+        class Outer(Asked):
+            """New each time, so that it is not built yet."""
+
+            inner: Inner
+            names: tuple[str, ...] = ()
+
+        ready = threading.Barrier(8)
+
+        def use(ready: threading.Barrier = ready, model: type[Asked] = Outer) -> object:
+            ready.wait()
+            return model.model_validate({"inner": {"n": 1}, "names": ["a"]})
+
+        with ThreadPoolExecutor(8) as pool:
+            found = [one.result() for one in [pool.submit(use) for _ in range(8)]]
+        assert all(one == found[0] for one in found)

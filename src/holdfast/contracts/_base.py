@@ -16,13 +16,14 @@ from holdfast.errors import CallerError
 class Asked(BaseModel):
     """Base of what callers send: frozen, and an unknown field is refused (it would be silently ignored)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # `defer_build`: built when it is first used, since a command uses few of the models it imports.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Told(BaseModel):
     """Base of what holdfast says: frozen, and a newer writer's extra fields are tolerated."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 def _absent(value: object) -> bool:

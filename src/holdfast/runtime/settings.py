@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from holdfast.contracts import Budget, Rule, SessionLimits, Setup, Verdict, parse
+from holdfast.contracts._base import Asked
 from holdfast.contracts.hook_config import HookConfig
 from holdfast.contracts.model import ModelPrice
 from holdfast.contracts.surface import SurfaceName
@@ -22,18 +23,14 @@ FILE = "holdfast.toml"
 JailMode = Literal["auto", "required", "off"]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class JournalSettings(_Section):
+class JournalSettings(Asked):
     """`[journal]`."""
 
     url: str | None = None
     """`sqlite:///path` or `memory:`; default: `journal.db` in the home folder. Also `HOLDFAST_URL`."""
 
 
-class ShellSettings(_Section):
+class ShellSettings(Asked):
     """`[shell]`."""
 
     jail: JailMode = "auto"
@@ -42,7 +39,7 @@ class ShellSettings(_Section):
     """`[shell.limits]`: what sessions may use unless they say otherwise."""
 
 
-class PolicySettings(_Section):
+class PolicySettings(Asked):
     """`[policy]`."""
 
     default: Verdict = Verdict.ASK
@@ -51,7 +48,7 @@ class PolicySettings(_Section):
     """`[[policy.rules]]`: the first whose conditions hold decides; see docs/guides/policy.md."""
 
 
-class ApprovalSettings(_Section):
+class ApprovalSettings(Asked):
     """`[approvals]`."""
 
     inbox: bool = True
@@ -64,7 +61,7 @@ class ApprovalSettings(_Section):
     """How long an approval for the session holds; default: as long as the session."""
 
 
-class AgentSettings(_Section):
+class AgentSettings(Asked):
     """`[agent]`."""
 
     model: str | None = Field(default=None, min_length=1)
@@ -75,7 +72,7 @@ class AgentSettings(_Section):
     """What they are told before everything else."""
     budget: Budget | None = None
     """`[agent.budget]`: what each run may use."""
-    prices: dict[str, ModelPrice] = {}
+    prices: dict[str, ModelPrice] = Field(default_factory=dict)
     """`[agent.prices."provider:name"]`: what a model costs, where no list knows it or is wrong."""
 
 
@@ -90,14 +87,14 @@ class ServedAgent(AgentSettings):
     """Model calls a run may make."""
 
 
-class SecretSettings(_Section):
+class SecretSettings(Asked):
     """`[secrets]`."""
 
     env: tuple[str, ...] = ()
     """Environment variables whose values must appear nowhere: not in the journal, the output, errors or logs."""
 
 
-class VaultSettings(_Section):
+class VaultSettings(Asked):
     """`[vault]`: where the key of the credentials comes from; see docs/guides/credentials.md."""
 
     key: Literal["file", "keyring", "command"] = "file"
@@ -108,7 +105,7 @@ class VaultSettings(_Section):
     """The program that prints the key: 32 bytes in base64 or hex."""
 
 
-class Settings(_Section):
+class Settings(Asked):
     """Everything that can be set."""
 
     home: Path = Path("~/.holdfast")
@@ -125,7 +122,7 @@ class Settings(_Section):
     """Who is asked, and for how long."""
     agent: AgentSettings = AgentSettings()
     """What is asked on the command line."""
-    agents: dict[str, ServedAgent] = {}
+    agents: dict[str, ServedAgent] = Field(default_factory=dict)
     """`[agents.NAME]`: agents that others may run by their name."""
     secrets: SecretSettings = SecretSettings()
     """What must appear nowhere."""
@@ -133,7 +130,7 @@ class Settings(_Section):
     """Where credentials are kept."""
     hooks: tuple[HookConfig, ...] = ()
     """`[[hooks]]`: programs and addresses that are asked at points of a run; see docs/guides/hooks.md."""
-    surfaces: dict[SurfaceName, Written] = {}
+    surfaces: dict[SurfaceName, Written] = Field(default_factory=dict)
     """`[surfaces.NAME]`: servers, modules and documents of tools; see docs/guides/surfaces.md."""
 
     @property

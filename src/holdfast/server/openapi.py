@@ -11,6 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from holdfast._version import __version__
 from holdfast.contracts import ErrorObject
+from holdfast.contracts._described import Described
 from holdfast.server.rest.bodies import RunAccepted
 from holdfast.server.rest.endpoint import Endpoint
 from holdfast.server.rpc import encoded
@@ -148,7 +149,9 @@ class _Schemas:
             (("out", model.__name__), "serialization", TypeAdapter(model))
             for model in (ErrorObject, RunAccepted)
         ]
-        found, defs = TypeAdapter.json_schemas([*inputs, *outputs, *more], ref_template=_REF)
+        found, defs = TypeAdapter.json_schemas(
+            [*inputs, *outputs, *more], ref_template=_REF, schema_generator=Described
+        )
         self._found: dict[Any, Any] = {key: schema for (key, _), schema in found.items()}
         self.components: dict[str, Any] = _named(defs.get("$defs", {}))
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from mcp_types import Tool, ToolAnnotations
 from pydantic import BaseModel
 
+from holdfast.contracts._described import Described
 from holdfast.server.callers import Caller, Scope
 from holdfast.server.mcp import params as p
 
@@ -126,7 +127,7 @@ def tool_of(name: str) -> Tool:
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """What a tool takes, as JSON Schema; without titles, which say no more than the names."""
-    schema = model.model_json_schema()
+    schema = model.model_json_schema(schema_generator=Described)
     schema.pop("title", None)
     schema.pop("description", None)
     for one in schema.get("properties", {}).values():
