@@ -71,6 +71,9 @@ class Runner:
         self._session = session
         self._drive: Drive | None = None
         self._plain: anyio.CancelScope | None = None
+        """Ends a run of code that can call nobody."""
+        self._stopped: tuple[anyio.CancelScope | None, str] | None = None
+        """What ended such a run, and which."""
         self._run_id: str | None = None
         self._reason: str | None = None
 
@@ -126,35 +129,33 @@ class Runner:
             self._run_id = story.run_id
             late = asyncio.get_running_loop().call_later(LATE, self._tell, story)
 
-        ran: Stop | None = None
-        with anyio.CancelScope() as self._plain:
-            session.coming = None
-            try:
-                ran = await box.run(
-                    request.code,
-                    inputs=request.inputs,
-                    limits=limits,
-                    names=session.discovery(limits),
-                    meanwhile=meanwhile,
-                )
-            except anyio.get_cancelled_exc_class():
-                if story is not None:
-                    with anyio.CancelScope(shield=True):
-                        await session.pen.append(story.cancelled(self._reason))
-                    session.limits = session.limits or story.session_limits
+        self._plain, session.coming = session.coming, None
+        try:
+            ran = await box.run(
+                request.code,
+                inputs=request.inputs,
+                limits=limits,
+                names=session.discovery(limits),
+                meanwhile=meanwhile,
+            )
+            if self._plain is not None and self._plain.cancel_called:
+                await anyio.lowlevel.checkpoint()  # it came to its end too late
+        except anyio.get_cancelled_exc_class():
+            if story is not None:
+                with anyio.CancelScope(shield=True):
+                    await session.pen.append(story.cancelled(self._reason))
+                session.limits = session.limits or story.session_limits
+                self._stopped = (self._plain, story.run_id)
+            raise
+        except CallerError as refusal:
+            if story is not None or refusal.status is None:
                 raise
-            except CallerError as refusal:
-                if story is not None or refusal.status is None:
-                    raise
-                return failed(refusal)  # a bad request: nothing ran, nothing is recorded
-            finally:
-                self._plain = None
-                if late is not None:
-                    late.cancel()
+            return failed(refusal)  # a bad request: nothing ran, nothing is recorded
+        finally:
+            self._plain = None
+            if late is not None:
+                late.cancel()
         story = story or self._story(request, limits, named=run_id)
-        if ran is None:
-            await session.drop()
-            return self._cancelled_result(story.run_id)
         if not isinstance(ran, Ran):
             raise InternalError("Code stands at a call that nobody gave it.")
         result = self._told(result_of(story.run_id, ran, session.warning))
@@ -457,9 +458,10 @@ class Runner:
         story.creates = row is None or row["status"] != "open"
         story.told = drive.desk.begun = await journal.row("runs", story.run_id) is not None
 
-    def never_began(self) -> RunResult:
-        """What its caller gets of a run that was cancelled before it began: nothing of it is on record."""
-        return self._cancelled_result(None)
+    def stopped(self, scope: anyio.CancelScope) -> RunResult:
+        """What its caller gets of a run that `scope` ended; of one that had not begun, nothing is on record."""
+        ended, self._stopped = self._stopped, None
+        return self._cancelled_result(ended[1] if ended and ended[0] is scope else None)
 
     def _cancelled_result(self, run_id: str | None) -> RunResult:
         error, self._reason = was_cancelled(self._reason), None
