@@ -9,7 +9,7 @@ import anyio
 import apsw
 import pytest
 
-from holdfast.contracts import Draft
+from holdfast.contracts import Body, Draft, Retention
 from holdfast.journal.sqlite import SqliteJournal
 
 
@@ -366,3 +366,26 @@ def test_a_backup_is_a_journal_of_its_own(used, tmp_path: Path):
     # With its key, so that saved states can be opened.
     result = used("--url", url, "run", "--session-id", "a", "-e", "x + 41").json
     assert (result["result"], result["diagnostics"]) == (42, [])
+
+
+# -- sweep --------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_erases_what_nothing_wants_kept(used):
+    assert used("journal", "sweep").json == {"erased": []}
+    body = Body.of(b"for a moment", retention=Retention.EPHEMERAL)
+
+    async def hold() -> None:
+        journal = SqliteJournal.open(used.journal)
+        await journal.append("a", [Draft(kind="test.note", bodies=(body,))])
+        await journal.close()
+
+    anyio.run(hold)
+    assert used("journal", "sweep").json == {"erased": [body.ref.digest]}
+    assert used("journal", "sweep", "--no-json").out == "0 bodies erased.\n"
+    report = used("journal", "verify").json
+    assert (report["ok"], report["erased"]) == (True, 1)
+
+
+def test_a_sweep_needs_a_journal(holdfast):
+    assert holdfast("journal", "sweep").json["error"]["code"] == "NOT_FOUND"

@@ -21,7 +21,7 @@ COMMANDS = [
     *(("tools", name) for name in "list describe search".split()),
     *(("runs", name) for name in "list show resume cancel resolve".split()),
     *(("approvals", name) for name in "list plans show approve deny grants revoke".split()),
-    *(("journal", name) for name in "show tail verify export backup".split()),
+    *(("journal", name) for name in "show tail verify export backup sweep".split()),
     *(("machines", name) for name in "list show explore".split()),
 ]
 

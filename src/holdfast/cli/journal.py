@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from holdfast.cli._export import Exported
     from holdfast.journal import Report
 
-app = typer.Typer(help="The audit: show, tail, verify, export, backup.", rich_markup_mode=None)
+app = typer.Typer(
+    help="The audit: show, tail, verify, export, backup, sweep.", rich_markup_mode=None
+)
 
 SessionId = Annotated[
     str | None, typer.Option("--session-id", metavar="S", help="Only records of this session.")
@@ -165,6 +167,22 @@ def backup(
         _output.console().print(f"{records} records copied to {file}, the key to {file}.key.")
 
 
+@app.command()
+def sweep(as_json: _output.JsonFlag = None) -> None:
+    """Erase content that nothing wants kept any longer.
+
+    What a session held goes when it is destroyed; this finds what was left over: of runs that have ended, of a process
+    that died over it. The records stay, and the chain verifies as before.
+    """
+    import anyio
+
+    erased = anyio.run(_sweep)
+    if _output.as_json(as_json):
+        _output.print_json({"erased": erased})
+    else:
+        _output.console().print(f"{len(erased)} bodies erased.")
+
+
 async def _tail(session_id: str | None, after: int | None, kind: str | None, as_json: bool) -> None:
     from holdfast.cli._records import cells
     from holdfast.cli._state import journal_to_read
@@ -248,6 +266,14 @@ async def _export(out: str | None) -> Exported:
             os.unlink(out)  # half an export would look like a whole one
             raise
     return done
+
+
+async def _sweep() -> list[str]:
+    from holdfast.cli._state import journal_to_write
+    from holdfast.journal.retention import sweep as sweep_all
+
+    async with journal_to_write() as journal:
+        return await sweep_all(journal)
 
 
 async def _backup(name: str) -> int:

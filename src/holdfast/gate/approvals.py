@@ -62,12 +62,19 @@ class Approvals:
         self._redact = redact
 
     async def list(
-        self, *, status: str = "pending", after: str = "", limit: int = 100
+        self,
+        *,
+        status: str = "pending",
+        after: str = "",
+        limit: int = 100,
+        newest: bool = False,
     ) -> list[ApprovalView]:
-        """Those that are `pending`, `decided`, or `all`, by id; ids sort by time."""
+        """Those that are `pending`, `decided`, or `all`, by id, with `newest` back in time; ids sort by time."""
         await self.expire()
         tag = None if status == "all" else status
-        rows = await self._journal.rows("approvals", tag=tag, after=after, limit=limit)
+        rows = await self._journal.rows(
+            "approvals", tag=tag, after=after, limit=limit, newest=newest
+        )
         return [await self._view(row.value) for row in rows]
 
     async def show(self, approval_id: str) -> ApprovalView:

@@ -31,6 +31,12 @@ _HELD = (
     " from holdings join content on content.id = holdings.content"
 )
 
+_HOLDINGS = (
+    f"select digest, held.seq, streams.name, names.name, retention from ({_HELD}) as held"
+    " join streams on streams.id = held.stream left join names on names.id = held.run"
+    " where codec is not null"
+)
+
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 MANY = 500
@@ -123,15 +129,18 @@ def row_value(tag: str | None, value: dict[str, Any]) -> str | bytes:
     return squeezed(text.encode()) if tag in RESTING else text
 
 
-def rows(db: Db, projection: str, tag: str | None, after: str, limit: int) -> list[Row]:
-    """Rows of a projection in key order."""
+def rows(
+    db: Db, projection: str, tag: str | None, after: str, limit: int, *, newest: bool = False
+) -> list[Row]:
+    """Rows of a projection in key order; with `newest`, from the last key down."""
+    beyond, order = ("<", " desc") if newest and after else (">", " desc" if newest else "")
     table, where = "rows", "" if tag is None else " and tag = ?"
     if where and tag not in RESTING:
         # Said outright: knowing nothing of how few rows are under way, SQLite would rather read them all.
         table, where = "rows indexed by rows_by_tag", f"{where} and {LISTED}"
     found = db.all(
-        f"select key, tag, value from {table} where projection = ? and key > ?{where}"
-        " order by key limit ?",
+        f"select key, tag, value from {table} where projection = ? and key {beyond} ?{where}"
+        f" order by key{order} limit ?",
         (projection, after, *([] if tag is None else [tag]), limit),
     )
     return [_row(row) for row in found]
@@ -193,8 +202,21 @@ def _among(names: list[bytes]) -> str:
     return f"digest in ({','.join('?' * len(names))})"
 
 
-def holdings(db: Db) -> list[Holding]:
-    """Every reference to a body that is still there."""
+def holdings(db: Db, digests: Iterable[str] | None = None) -> list[Holding]:
+    """Every reference to a body that is still there; with `digests`, to one of these."""
+    if digests is not None:
+        return [one for names in _portions(digests) for one in _holdings(db, names)]
+    return _all_holdings(db)
+
+
+def _holdings(db: Db, names: list[bytes]) -> list[Holding]:
+    if not _numbered(db):
+        among = {name.hex() for name in names}
+        return [one for one in _all_holdings(db) if one.digest in among]
+    return [_holding(row) for row in db.all(f"{_HOLDINGS} and {_among(names)}", names)]
+
+
+def _all_holdings(db: Db) -> list[Holding]:
     if not _numbered(db):
         found = db.all(
             "select holdings.digest, max(holdings.seq), stream, run_id, retention from holdings"
@@ -202,12 +224,7 @@ def holdings(db: Db) -> list[Holding]:
             " group by holdings.digest, stream, run_id, retention"
         )
         return [Holding(_bytes(row[0]).hex(), *row[1:]) for row in found]
-    found = db.all(
-        f"select digest, held.seq, streams.name, names.name, retention from ({_HELD}) as held"
-        " join streams on streams.id = held.stream left join names on names.id = held.run"
-        " where codec is not null"
-    )
-    return [_holding(row) for row in found]
+    return [_holding(row) for row in db.all(_HOLDINGS)]
 
 
 def _numbered(db: Db) -> bool:

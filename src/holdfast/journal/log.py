@@ -251,8 +251,8 @@ class Journal(ABC):
         return found
 
     @abstractmethod
-    async def holdings(self) -> list[Holding]:
-        """Every reference to a body that is still there."""
+    async def holdings(self, digests: Collection[str] | None = None) -> list[Holding]:
+        """Every reference to a body that is still there; with `digests`, to one of these."""
 
     @abstractmethod
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:
@@ -260,9 +260,15 @@ class Journal(ABC):
 
     @abstractmethod
     async def rows(
-        self, projection: str, *, tag: str | None = None, after: str = "", limit: int = 1000
+        self,
+        projection: str,
+        *,
+        tag: str | None = None,
+        after: str = "",
+        limit: int = 1000,
+        newest: bool = False,
     ) -> list[Row]:
-        """Rows in key order, after a key; with `tag`, only those."""
+        """Rows in key order, after a key; with `tag`, only those; with `newest`, from the last key down."""
 
     @abstractmethod
     async def wait(self, after: int) -> None:

@@ -239,9 +239,10 @@ class MemoryJournal(Journal):
         name = check_access(ref, allowed)
         return unpack(name, self._bodies.get(name), max_bytes)
 
-    async def holdings(self) -> list[Holding]:
+    async def holdings(self, digests: Collection[str] | None = None) -> list[Holding]:
         self._check_open()
-        return [h for h in self._holdings.values() if self._bodies[h.digest].codec is not None]
+        there = [h for h in self._holdings.values() if self._bodies[h.digest].codec is not None]
+        return there if digests is None else [h for h in there if h.digest in digests]
 
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:
         self._check_open()
@@ -249,11 +250,19 @@ class MemoryJournal(Journal):
         return None if cell is None else deepcopy(cell[1])
 
     async def rows(
-        self, projection: str, *, tag: str | None = None, after: str = "", limit: int = 1000
+        self,
+        projection: str,
+        *,
+        tag: str | None = None,
+        after: str = "",
+        limit: int = 1000,
+        newest: bool = False,
     ) -> list[Row]:
         self._check_open()
         found: list[Row] = []
-        for key in sorted(key for key in self._keys.get(projection, ()) if key > after):
+        for key in sorted(self._keys.get(projection, ()), reverse=newest):
+            if after and (key >= after if newest else key <= after):
+                continue
             found_tag, value = self._cells[projection, key]
             if tag in (None, found_tag):
                 found.append(Row(key, found_tag, deepcopy(value)))

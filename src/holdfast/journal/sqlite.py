@@ -208,8 +208,8 @@ class SqliteJournal(Journal):
     async def contents(self, digests: Collection[str]) -> dict[str, bytes]:
         return await self._in_thread(lambda db: look.find_bodies(db, digests))
 
-    async def holdings(self) -> list[Holding]:
-        return await self._in_thread(look.holdings)
+    async def holdings(self, digests: Collection[str] | None = None) -> list[Holding]:
+        return await self._in_thread(lambda db: look.holdings(db, digests))
 
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:
         await self._catch_up()
@@ -218,9 +218,17 @@ class SqliteJournal(Journal):
         return None if cell is None else cell[1]
 
     async def rows(
-        self, projection: str, *, tag: str | None = None, after: str = "", limit: int = 1000
+        self,
+        projection: str,
+        *,
+        tag: str | None = None,
+        after: str = "",
+        limit: int = 1000,
+        newest: bool = False,
     ) -> list[Row]:
-        return await self._in_thread(lambda db: look.rows(db, projection, tag, after, limit))
+        return await self._in_thread(
+            lambda db: look.rows(db, projection, tag, after, limit, newest=newest)
+        )
 
     async def verify(self) -> Report:
         report = await super().verify()

@@ -64,12 +64,15 @@ class Runs:
         session: str | None = None,
         after: str = "",
         limit: int = 100,
+        newest: bool = False,
     ) -> list[RunView]:
-        """Runs by id, and so by time; those that are not over with `status="active"`."""
+        """Runs by id, and so by time, with `newest` back in time; those that are not over with `status="active"`."""
         tag = status if status in ("active", "ended") else None
         found: list[RunView] = []
         while len(found) < limit:
-            rows = await self._journal.rows("runs", tag=tag, after=after, limit=limit)
+            rows = await self._journal.rows(
+                "runs", tag=tag, after=after, limit=limit, newest=newest
+            )
             for row in rows:
                 after = row.key
                 same = session is None or row.value["session_id"] == session

@@ -332,7 +332,7 @@ class Shell:
         await live.destroy(wait_ms=wait_ms, reason=reason)
         await self._abandon_inputs(session)
         self._sessions.pop(session, None)
-        await sweep(self._journal)
+        await sweep(self._journal, stream=session)
 
     async def expire(self, *, now: int) -> int:
         """Destroy the sessions that were not used for longer than they were opened for; how many."""

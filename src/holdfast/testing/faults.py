@@ -132,16 +132,22 @@ class FaultyJournal(Journal):
     async def contents(self, digests: Collection[str]) -> dict[str, bytes]:
         return await self.inner.contents(digests)
 
-    async def holdings(self) -> list[Holding]:
-        return await self.inner.holdings()
+    async def holdings(self, digests: Collection[str] | None = None) -> list[Holding]:
+        return await self.inner.holdings(digests)
 
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:
         return await self.inner.row(projection, key)
 
     async def rows(
-        self, projection: str, *, tag: str | None = None, after: str = "", limit: int = 1000
+        self,
+        projection: str,
+        *,
+        tag: str | None = None,
+        after: str = "",
+        limit: int = 1000,
+        newest: bool = False,
     ) -> list[Row]:
-        return await self.inner.rows(projection, tag=tag, after=after, limit=limit)
+        return await self.inner.rows(projection, tag=tag, after=after, limit=limit, newest=newest)
 
     async def verify(self) -> Report:
         return await self.inner.verify()

@@ -261,6 +261,26 @@ class Retaining(Conformance):
         await journal.append("s", [destroyed()])
         assert await sweep(journal) == [name]
 
+    async def test_a_stream_can_be_swept_alone(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        other = Body.of(b"other", retention=Retention.SESSION_SCOPED)
+        shared = kept(Retention.SESSION_SCOPED)
+        await journal.append("t", [created(), started("t", bodies=[other, shared])])
+        await journal.append("s", [destroyed()])
+        assert await sweep(journal, stream="s") == []  # the other one holds it
+        await journal.append("t", [destroyed()])
+        assert await sweep(journal, stream="s") == [name]
+        assert await journal.content(other.ref.digest) == b"other"
+        assert await sweep(journal, stream="t") == [other.ref.digest]
+
+    async def test_holdings_can_be_asked_for_by_body(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        await journal.append("t", [created(), note(bodies=[Body.of(b"other")])])
+        assert [one.digest for one in await journal.holdings([name])] == [name]
+        assert [one.stream for one in await journal.holdings([name, "nothing"])] == ["s"]
+        assert await journal.holdings([]) == []
+        assert len(await journal.holdings()) == 2
+
     async def test_session_scoped_is_not_kept_by_a_namesake(self, journal: Journal):
         name = await self.hold(journal, Retention.SESSION_SCOPED)
         await journal.append("s", [destroyed(), created()])

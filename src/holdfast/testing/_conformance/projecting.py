@@ -117,13 +117,18 @@ class Projecting(Conformance):
             ("decided", sorted(names[:3])),
             ("nothing", []),
         ):
-            found: list[str] = []
-            while page := await journal.rows(
-                "approvals", tag=tag, after=found[-1] if found else "", limit=2
-            ):
-                assert len(page) <= 2
-                found += [row.key for row in page]
-            assert found == wanted
+            for newest in (False, True):
+                found: list[str] = []
+                while page := await journal.rows(
+                    "approvals",
+                    tag=tag,
+                    after=found[-1] if found else "",
+                    limit=2,
+                    newest=newest,
+                ):
+                    assert len(page) <= 2
+                    found += [row.key for row in page]
+                assert found == (wanted[::-1] if newest else wanted)
 
     async def test_a_reader_can_not_change_a_row(self, journal: Journal):
         await journal.append("s", STORY)
