@@ -23,8 +23,9 @@ from holdfast.server.sight import readable, session_of
 PAGE = 256
 """Records of a page."""
 
-KEPT_BYTES = 16 << 20
-"""Bytes of stored records in the pages that are kept; the newest page is kept whatever its size."""
+KEPT_BYTES = 1 << 20
+"""Bytes of stored records in the pages that are kept, which take ten times as many here; the newest page is kept
+whatever its size. Those who follow are at the end, and who is behind reads a page once."""
 
 
 class TailClosed(Exception):
