@@ -58,7 +58,7 @@ COMMANDS = {
     "runs": Command("runs", "Runs: list, show, resume, cancel, resolve.", True),
     "approvals": Command("approvals", "What waits for a person: list, approve, deny …", True),
     "auth": Command("auth", "Credentials: login, status, logout.", True),
-    "journal": Command("journal", "The audit: show, tail, verify, export, backup.", True),
+    "journal": Command("journal", "The audit: show, verify, export, backup, sweep …", True),
     "replay": Command("replay", "Run a recorded run again, offline."),
     "daemon": Command("daemon", "Serve JSON-RPC 2.0 on a socket or a pipe."),
     "serve": Command("serve", "Serve HTTP, events, JSON-RPC, MCP and the console."),
