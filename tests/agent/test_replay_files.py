@@ -12,6 +12,7 @@ from tests.agent.replay_support import World, agent_of, opened, whole_run
 
 from holdfast import Agent
 from holdfast.errors import CallerError
+from holdfast.models._recorded import answers_of
 from holdfast.models.catalog import model
 from holdfast.testing import (
     ScriptedModel,
@@ -110,3 +111,11 @@ async def test_saved_run_drives_a_scripted_model(saved: Path, tmp_path: Path):
         assert run.output.sent == ["ann"]
         found = await replay_async(saved, model=f"scripted:{saved}")
         assert found.check().turns == 5
+
+
+def test_failures_of_a_saved_run_take_as_long_as_they_did(saved: Path):
+    lines = [json.loads(line) for line in saved.read_text().splitlines()]
+    bodies = [one["body"] for one in lines if "body" in one]
+    delays = [one["payload"]["delay_ms"] for one in bodies if one["kind"] == "model_retry"]
+    assert delays
+    assert [one["retry_after_ms"] for one in answers_of(lines) if "fail" in one] == delays

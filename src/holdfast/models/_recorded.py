@@ -28,6 +28,8 @@ def answers_of(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             step = _step(said, content)
             if step is not None:
                 steps.append(step)
+        elif record["kind"] == "model_retry" and steps and "fail" in steps[-1]:
+            steps[-1]["retry_after_ms"] = said["delay_ms"]  # as long as it took then
     return steps
 
 
