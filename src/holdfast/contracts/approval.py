@@ -65,6 +65,8 @@ class ApprovalRequest(Told):
     """What the code asked for, before any hook changed it."""
     ordinal: int | None = optional()
     """The call's number in its run."""
+    line: int | None = optional()
+    """The line of the code that the call is at, from 1."""
     call_id: str | None = optional()
     """The model's call that it answers."""
     capability: Digest | None = optional()

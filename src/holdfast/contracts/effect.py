@@ -82,6 +82,8 @@ class EffectIntent(Told):
     """Its number among the calls of its run."""
     awaited: bool = unless(False)
     """Whether the code awaits it."""
+    line: int | None = optional()
+    """The line of the code that it was called at, from 1; absent for a call of no code, and of code of an earlier run."""
     request: Digest | None = optional()
     """What the code asked for, as the digest of the arguments before any hook changed them."""
     capability: Digest | None = optional()

@@ -90,6 +90,7 @@ class Asking:
             arguments=body.ref.digest,
             request=request,
             ordinal=crossing.number,
+            line=crossing.line,
             call_id=crossing.call_id,
             beside=crossing.beside,
             capability=capability.digest,

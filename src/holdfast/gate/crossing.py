@@ -182,6 +182,8 @@ class Crossing:
     """No longer than this, where that is less than its capability may take."""
     beside: str | None = None
     """The effect under way on whose behalf it is made: the code did not ask for it."""
+    line: int | None = None
+    """The line of the code that it is at."""
     asked: ApprovalRequest | None = None
     """What a person is asked about it right now."""
     own_id: str | None = None

@@ -252,6 +252,7 @@ class Execution:
             name=crossing.name,
             side_effect=effect,
             ordinal=crossing.number,
+            line=crossing.line,
             awaited=awaited,
             request=request,
             call_id=crossing.call_id,

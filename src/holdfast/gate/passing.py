@@ -65,6 +65,7 @@ class Passing:
             idempotent=capability.idempotent,
             reconcilable=self.executor.reconciles,
             ordinal=crossing.number,
+            line=crossing.line,
             awaited=capability.asynchronous,
             request=self.request,
             capability=capability.digest,

@@ -323,6 +323,7 @@ class Drive:
             kwargs=call.kwargs if call else {},
             past=past,
             known=call is None,
+            line=call.span.line if call is not None and call.span is not None else None,
             mood=lambda now: self._mood(errand, now),
             ordered=ordered,
         )
