@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from holdfast.cli.main import main
+from holdfast.server.serving import Listen
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "serve_crash.py"
 HOLDFAST = Path(sys.executable).with_name("holdfast")
@@ -135,6 +136,67 @@ def test_serve_runs_code_and_agents_lets_a_browser_in_and_is_stopped(
             assert browser.get(again).status_code == 200
         running.terminate()
         assert running.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "holdfast.example.com",
+        "ftp://holdfast.example.com",
+        "https://",
+        "https://a.example/path",
+        "https://a.example/?q=1",
+        "https://a.example/#f",
+        "https://ann@a.example",
+        "https://a.example:x",
+        "https://a.example:99999",
+        "https://[::1",
+        "https://a example",
+    ],
+)
+def test_a_public_url_that_is_none_is_refused(url: str, holdfast: Command):
+    code, told = holdfast("serve", "--public-url", url, "--port", "0")
+    assert (code, told["error"]["code"]) == (2, "INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://Holdfast.Example.com/", "holdfast.example.com"),
+        ("http://a.example:8080", "a.example"),
+        ("https://[::1]:8443", "::1"),
+    ],
+)
+def test_the_name_in_a_public_url_is_one_of_the_server(url: str, name: str):
+    listen = Listen(public_url=url)
+    listen.check()
+    assert listen.all_names() == (name,)
+
+
+def test_behind_a_proxy_the_link_is_the_one_that_people_can_use(tmp_path: Path):
+    with server(tmp_path, "--public-url", "https://hf.example/", "--behind-proxy") as (_, said):
+        assert said["link"].startswith("https://hf.example/enter?code=hf_")
+        assert said["listening"].startswith("http://127.0.0.1:")
+        code = said["link"].partition("?")[2]
+        headers = {"Host": "hf.example", "X-Forwarded-Proto": "https"}
+        with httpx.Client(base_url=said["listening"], headers=headers) as proxy:
+            entered = proxy.get(f"/enter?{code}")
+            assert entered.status_code == 200
+            assert entered.headers["set-cookie"].startswith("__Host-holdfast=")
+            other = proxy.get("/healthz", headers={"Host": "other.example"})
+            assert other.status_code == 403
+
+
+def test_without_a_link_none_is_made_and_a_later_one_lets_in(tmp_path: Path, holdfast: Command):
+    with server(tmp_path, "--no-link") as (_, said):
+        assert said["link"] is None
+        assert holdfast("token", "list", "--all")[1]["items"] == []
+        made = holdfast("token", "link", "--at", said["listening"], "--scope", "read")[1]["link"]
+        with httpx.Client(base_url=said["listening"]) as browser:
+            assert browser.get(made).status_code == 200
+            assert browser.get("/v1/sessions").status_code == 200
+            headers = {"Origin": said["listening"]}
+            assert browser.post("/v1/sessions", json={}, headers=headers).status_code == 403
 
 
 def test_a_server_that_is_stopped_leaves_its_runs_to_the_next(tmp_path: Path, holdfast: Command):

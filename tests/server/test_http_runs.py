@@ -136,7 +136,7 @@ async def test_a_key_whose_run_never_began_begins_it(hf: Runtime, web: Site):
     made = await web.tokens.create(["run"])
     asked = ["POST", url(), [], body("await note('a')")]
     known = key_of("k", f"token:{made.view.id}", asked)
-    run_id = (await Keys(hf.journal).run(known, "s")).run_id
+    run_id = (await Keys(hf.journal).run(known, "s", actor="token:t")).run_id
     client = await web.client()
     headers = {**key("k"), "Authorization": f"Bearer {made.text}"}
     answer = await client.post(url(), json=body("await note('a')"), headers=headers)
@@ -184,10 +184,10 @@ async def test_keys_are_forgotten_after_a_week():
     now = [1_700_000_000_000]
     keys = Keys(MemoryJournal(clock=lambda: now[0]), now=lambda: now[0])
     known = key_of("k", "a", {})
-    first = await keys.run(known, "s")
-    assert (await keys.run(known, "s")).run_id == first.run_id
+    first = await keys.run(known, "s", actor="token:t")
+    assert (await keys.run(known, "s", actor="token:t")).run_id == first.run_id
     now[0] += 7 * 86_400_000
-    assert (await keys.run(known, "s")).run_id != first.run_id
+    assert (await keys.run(known, "s", actor="token:t")).run_id != first.run_id
 
 
 # -- longer than anybody waits ------------------------------------------------------------------------

@@ -25,6 +25,10 @@ def serve(
         list[str] | None,
         typer.Option("--name", metavar="NAME", help="A name of this server; repeatable."),
     ] = None,
+    public_url: Annotated[
+        str | None,
+        typer.Option("--public-url", metavar="URL", help="Where people find it, behind a proxy."),
+    ] = None,
     tls_cert: Annotated[
         str | None, typer.Option("--tls-cert", metavar="FILE", help="Its certificate, in PEM.")
     ] = None,
@@ -42,12 +46,24 @@ def serve(
     console: Annotated[
         bool, typer.Option("--console/--no-console", help="Pages for people, at /.")
     ] = True,
+    link: Annotated[
+        bool, typer.Option("--link/--no-link", help="Print a link that signs a browser in.")
+    ] = True,
     expose: Annotated[
         bool, typer.Option("--expose", help="Over MCP, each capability is a tool of its own, too.")
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with interrupted runs.")
     ] = True,
+    resume_every: Annotated[
+        float,
+        typer.Option(
+            "--resume-every",
+            metavar="S",
+            min=1,
+            help="How often to look for runs whose process died.",
+        ),
+    ] = 30.0,
     grace: Annotated[
         float, typer.Option("--grace", metavar="S", min=0, help="What is under way gets to end.")
     ] = 10.0,
@@ -58,7 +74,7 @@ def serve(
     """Serve HTTP until SIGTERM. Described at /openapi.json; tokens come from `holdfast token create`.
 
     Sessions that say nothing else are opened with what is given here. A link for a browser is printed: it is good
-    once, for five minutes. When the server stops, runs are left on record, and go on when it starts again.
+    once, for five minutes; `holdfast token link` makes another. When the server stops, runs are left on record, and go on when it starts again.
     """
     import anyio
 
@@ -72,10 +88,17 @@ def serve(
         insecure=insecure,
         behind_proxy=behind_proxy,
         names=tuple(names or ()),
+        public_url=public_url,
     )
     listen.check()
-    options = {"console": console, "expose": expose, "recover": resume, "grace": grace}
-    told = _Told(_output.as_json(as_json), console)
+    options = {
+        "console": console,
+        "expose": expose,
+        "recover": resume,
+        "look_every": resume_every,
+        "grace": grace,
+    }
+    told = _Told(_output.as_json(as_json), link=console and link)
     return anyio.run(_main, listen, tuple(agents or ()), options, told, flags.fields())
 
 
@@ -117,17 +140,17 @@ def _exit() -> None:
 class _Told:
     """What the program prints."""
 
-    def __init__(self, as_json: bool, console: bool) -> None:
+    def __init__(self, as_json: bool, *, link: bool) -> None:
         self._as_json = as_json
-        self._console = console
+        self._link = link
 
     async def ready(self, started: Started) -> None:
         """That it is there, and how people get in."""
         import os
 
         link: str | None = None
-        if self._console:
-            link = f"{started.url}/enter?code={await started.tokens.link()}"
+        if self._link:
+            link = f"{started.public_url}/enter?code={await started.tokens.link()}"
         if self._as_json:
             told = {
                 "listening": started.url,

@@ -48,6 +48,10 @@ class Db:
             # For statements that give no rows: making a cursor costs as much as running a short one.
             self._cursor = self._db.cursor()
             self.run("pragma synchronous=full; pragma temp_store=memory; pragma cache_size=-8192")
+            if not read_only:
+                # What is erased must not stay in the file. Not only while erasing: when SQLite moves what is beside
+                # it from page to page, it would leave copies that no later erasing finds.
+                self._db.execute("pragma secure_delete=on").fetchall()
 
     def run(self, sql: str, values: Sequence[object] = ()) -> None:
         """Run statements for what they do."""

@@ -32,6 +32,12 @@ CHECKPOINT_PAGES = 1000
 WAL_TOO_LONG = 50_000
 """Pages of write-ahead log at which the writers must wait until it is copied back."""
 
+SCRUB_EVERY = 1.0
+"""Seconds between two times that the log is emptied because something was erased: it may hold that still."""
+
+SCRUB_PATIENCE_MS = 1000
+"""How long to wait for readers then, when the journal is closed."""
+
 
 _HEAD = "update streams set pos=?, seq=?, hash=?, epoch=?, owner=?, until=? where id=?"
 _NEW_HEAD = (
@@ -73,6 +79,8 @@ class Store:
         self._wal_pages = 0
         self._too_long = WAL_TOO_LONG
         self._wrote = False
+        self._erased = False
+        self._scrubbed = 0.0
         self._db.on_commit(self._note_wal)
 
     # -- what a stage looks up ------------------------------------------------------------------------
@@ -122,7 +130,8 @@ class Store:
             raise
         self._keep(stage)
         self._version = self._db.version()
-        return Committed(took, self._wal_pages >= CHECKPOINT_PAGES, self._wrote)
+        untidy = self._erased or self._wal_pages >= CHECKPOINT_PAGES
+        return Committed(took, untidy, self._wrote)
 
     def _begin(self, wait: bool) -> None:
         try:
@@ -246,6 +255,7 @@ class Store:
         self._db.run(
             "update content set codec=null, body=null where digest=?", (bytes.fromhex(digest),)
         )
+        self._erased = True
         return True
 
     def rebuild(self, stage: Stage) -> int:
@@ -266,8 +276,18 @@ class Store:
         finally:
             os.close(handle)
 
-    def tidy(self) -> None:
-        """Copy the write-ahead log back into the file once it is long."""
+    def tidy(self) -> float | None:
+        """Copy the write-ahead log back into the file once it is long, or holds what was erased.
+
+        In how many seconds there is more to do, if there is.
+        """
+        if self._erased:
+            wait = self._scrubbed + SCRUB_EVERY - time.monotonic()
+            if wait > 0:
+                return wait
+            self._scrubbed = time.monotonic()
+            self._erased = not self._scrub(0)
+            return SCRUB_EVERY if self._erased else None
         if self._wal_pages >= self._too_long:
             # Readers or writers kept the quiet way from finishing for long: make them wait for once. If a
             # reader does not let go, not at every commit from here on.
@@ -276,12 +296,22 @@ class Store:
         else:
             self._keeper.checkpoint(truncate=False)
         self._wal_pages = 0
+        return None
+
+    def _scrub(self, patience_ms: int) -> bool:
+        """Empty the log; False when a reader is in the way, whom nobody should wait for long."""
+        self._db.set_patience(patience_ms)
+        self._patient = False
+        done = self._db.checkpoint(truncate=True)
+        self._db.set_patience(0)
+        if done:
+            self._wal_pages = 0
+        return done
 
     def close(self) -> None:
         """Copy the log back and let go; a file at rest is one file."""
         self._keeper.close()
-        self._db.set_patience(0)
-        self._db.checkpoint(truncate=True)
+        self._scrub(SCRUB_PATIENCE_MS if self._erased else 0)
         self._db.close()
 
     def _note_wal(self, pages: int) -> None:

@@ -106,14 +106,14 @@ class Writer(Generic[T]):
     """Runs requests in groups.
 
     The store's part: `commit(group, wait)` writes them, `sync` brings earlier commits to the disk, `tidy` does
-    upkeep. All run under the lock, the last two only on the thread.
+    upkeep, and says in how many seconds there is more of it. All run under the lock, the last two only on the thread.
     """
 
     def __init__(
         self,
         commit: Callable[[Sequence[Request[T]], bool], Committed],
         sync: Callable[[], None],
-        tidy: Callable[[], None],
+        tidy: Callable[[], float | None],
         *,
         name: str,
     ) -> None:
@@ -132,6 +132,7 @@ class Writer(Generic[T]):
         self._counting = threading.Lock()
         self._posted = self._settled = 0
         self._untidy = False
+        self._tidy_at: float | None = None
         self._pace = 0.0
         self._company = self._turns = 0
         self._leading = False
@@ -284,16 +285,22 @@ class Writer(Generic[T]):
             # Outside the lock: waking a loop lets go of the interpreter, and getting it back can take long. A loop
             # that finds the lock taken meanwhile leaves its next group to this thread too, and so on.
             self._settle(waiting)
-            if self._untidy:
+            late = self._tidy_at is not None and time.monotonic() >= self._tidy_at
+            if self._untidy or late:
                 with self._lock:
-                    self._tidy()
+                    again = self._tidy()
                     self._untidy = False
+                self._tidy_at = None if again is None else time.monotonic() + again
 
     def _rest(self) -> None:
         """Sleep until there is something to do."""
         if self._closing:
             return
-        self._wake.acquire(timeout=SYNC_AFTER if self._armed else None)
+        timeout = SYNC_AFTER if self._armed else None
+        if self._tidy_at is not None:
+            left = max(self._tidy_at - time.monotonic(), 0)
+            timeout = left if timeout is None else min(left, timeout)
+        self._wake.acquire(timeout=timeout)
         if self._noted and not self._roused and not self._closing:
             # Nobody waits for what was posted: more may come. Somebody who does wait ends this at once.
             self._wake.acquire(timeout=RIDE)

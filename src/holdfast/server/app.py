@@ -101,6 +101,7 @@ def make_app(
     if console and find_spec("holdfast.server.console") is not None:
         pages: Any = import_module("holdfast.server.console")
         app.router.routes.extend(pages.routes())
+        state.tell = pages.tell
     return app
 
 

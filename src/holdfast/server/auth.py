@@ -48,14 +48,22 @@ async def caller_of(conn: HTTPConnection, tokens: Tokens) -> Caller | None:
         raise refused()
     check_origin(conn.scope.get("method", "GET"), conn.headers)
     return Caller(
-        f"browser:{view.id}", frozenset(view.scopes), view.prefix, via=f"console:{view.id}"
+        f"browser:{view.id}",
+        frozenset(view.scopes),
+        view.prefix,
+        via=f"console:{view.id}",
+        token=view.id,
     )
 
 
 def _program(view: TokenView, path: str) -> Caller:
     way = next((name for start, name in _WAYS.items() if path.startswith(start)), "http")
     return Caller(
-        f"token:{view.id}", frozenset(view.scopes), view.prefix, via=f"{way}:token:{view.id}"
+        f"token:{view.id}",
+        frozenset(view.scopes),
+        view.prefix,
+        via=f"{way}:token:{view.id}",
+        token=view.id,
     )
 
 

@@ -24,6 +24,8 @@ class Caller:
     """The only sessions they see start with this; `None`: all."""
     via: str = "http"
     """How they came in, on record with each decision: `http:token:tok_…`, `console:tok_…`, `rpc:…`, `mcp:…`."""
+    token: str | None = None
+    """The token they came with; `None`: by none, and nothing can be revoked."""
 
     def may(self, scope: Scope) -> bool:
         """Whether they have this scope."""

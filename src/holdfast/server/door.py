@@ -1,7 +1,8 @@
 """The door: what every request passes before anything of ours sees it. In this order:
 
 is the name ours, is the address too eager, who is it, are they too eager, is the request small and quick enough. What leaves
-gets the headers that keep browsers from being used against us.
+gets the headers that keep browsers from being used against us. Who stays longer than a request is looked at again, see
+`standing`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.errors import CallerError, HoldfastError
 from holdfast.server.auth import SAFE, caller_of, check_host
 from holdfast.server.callers import Caller
-from holdfast.server.errors import TooMany, error_response
+from holdfast.server.errors import TooMany, told
 from holdfast.server.limits import Buckets, Limits
 from holdfast.server.refusals import Refusals
+from holdfast.server.standing import Standing
 from holdfast.server.tokens import Tokens, refused
 
 OPEN = frozenset({"/healthz", "/openapi.json", "/enter"})
@@ -69,15 +71,19 @@ class Door:
         conn = HTTPConnection(scope)
         dressed = self._dressed(send)
         try:
-            scope.setdefault("state", {})["caller"] = await self._let_in(conn)
+            caller = await self._let_in(conn)
+            scope.setdefault("state", {})["caller"] = caller
             body = await self._body(scope, receive)
         except HoldfastError as why:
             if scope["type"] == "websocket":
                 await dressed({"type": "websocket.close", "code": 1008, "reason": why.code})
                 return
-            await error_response(why)(scope, receive, dressed)
+            await told(conn, why)(scope, receive, dressed)
             return
-        await self._app(scope, body, dressed)
+        if caller is None or caller.token is None:
+            await self._app(scope, body, dressed)
+            return
+        await Standing(self._tokens, caller.token, body, dressed).serve(self._app, scope)
 
     # -- who ------------------------------------------------------------------------------------------
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from holdfast.errors import CODES, CallerError, HoldfastError, InternalError, OperatorError
@@ -67,8 +68,21 @@ def status_of(error: HoldfastError) -> int:
     return STATUS.get(error.code) or _BY_ACTOR[CODES[error.code].actor]
 
 
-def error_response(error: HoldfastError) -> Response:
-    """The answer that tells it."""
+Tell = Callable[[HTTPConnection, HoldfastError, int], Response | None]
+"""Tells an error in another way than JSON; `None`: not to this client."""
+
+
+def told(conn: HTTPConnection, error: HoldfastError, status: int | None = None) -> Response:
+    """The answer that tells it, as the client likes it: pages get a page, where there are pages."""
+    app = conn.scope.get("app")
+    tell: Tell | None = None if app is None else getattr(app.state, "tell", None)
+    status = status or status_of(error)
+    found = None if tell is None else tell(conn, error, status)
+    return found or error_response(error, status)
+
+
+def error_response(error: HoldfastError, status: int | None = None) -> Response:
+    """The answer that tells it, as JSON."""
     headers: dict[str, str] = {}
     if error.code == "UNAUTHENTICATED":
         headers["WWW-Authenticate"] = 'Bearer realm="holdfast"'
@@ -76,7 +90,7 @@ def error_response(error: HoldfastError) -> Response:
         headers["Retry-After"] = str(error.seconds)
     elif error.code == "SHUTTING_DOWN":
         headers["Retry-After"] = "5"
-    return json_response(error.to_json(), status_of(error), headers)
+    return json_response(error.to_json(), status or status_of(error), headers)
 
 
 # `Any`: models, and what JSON can express.
@@ -85,12 +99,12 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
     return Response(encoded(value), status, headers, media_type="application/json")
 
 
-async def tell_holdfast(_: Request, why: Exception) -> Response:
+async def tell_holdfast(request: Request, why: Exception) -> Response:
     """For Starlette: a refusal of ours."""
     assert isinstance(why, HoldfastError)
     if isinstance(why, InternalError):
         _log.error("A request failed.", exc_info=why)
-    return error_response(why)
+    return told(request, why)
 
 
 async def tell_http(request: Request, why: Exception) -> Response:
@@ -99,16 +113,17 @@ async def tell_http(request: Request, why: Exception) -> Response:
     path = request.url.path[:200]
     if status == 405:
         error = CallerError("METHOD_NOT_FOUND", f"`{path}` has no {request.method}.")
-        headers = dict(getattr(why, "headers", None) or {})
-        return json_response(error.to_json(), 405, headers)
+        answer = told(request, error, 405)
+        answer.headers.update(getattr(why, "headers", None) or {})
+        return answer
     if status == 404:
         hint = "`/openapi.json` describes what there is."
-        return error_response(CallerError("NOT_FOUND", f"There is no `{path}`.", hint=hint))
+        return told(request, CallerError("NOT_FOUND", f"There is no `{path}`.", hint=hint))
     error = CallerError("INVALID_ARGUMENT", "The request can't be understood.")
-    return json_response(error.to_json(), status)
+    return told(request, error, status)
 
 
-async def tell_bug(_: Request, why: Exception) -> Response:
+async def tell_bug(request: Request, why: Exception) -> Response:
     """For Starlette: anything else is ours to mend. What it says is for the log, not for who asked."""
     _log.error("A request failed.", exc_info=why)
-    return error_response(InternalError(f"{type(why).__name__} in the server."))
+    return told(request, InternalError(f"{type(why).__name__} in the server."))

@@ -65,8 +65,8 @@ class Keys:
         self._answers: OrderedDict[str, tuple[str, Response]] = OrderedDict()
         self._under_way: dict[str, tuple[str, anyio.Event]] = {}
 
-    async def run(self, key: Key | None, session_id: str) -> Accepted:
-        """The run that a request starts: the same for the same key. Raises `IDEMPOTENCY_CONFLICT`."""
+    async def run(self, key: Key | None, session_id: str, *, actor: str) -> Accepted:
+        """The run that a request starts: the same for the same key of `actor`. Raises `IDEMPOTENCY_CONFLICT`."""
         if key is None:
             return Accepted(new_id("run"), again=False)
         known = await self._known(key)
@@ -75,7 +75,7 @@ class Keys:
         run_id = new_id("run")
         said = RequestAccepted(key=key.name, body=key.body, run=run_id, session=session_id)
         try:
-            await self._journal.append(TOKENS, [Draft.of(said)])
+            await self._journal.append(TOKENS, [Draft.of(said, actor=actor)])
         except CallerError as why:
             if why.code != "ILLEGAL_RECORD":
                 raise

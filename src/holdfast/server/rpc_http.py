@@ -78,7 +78,7 @@ async def socket(websocket: WebSocket) -> None:
 async def _closed(websocket: WebSocket) -> None:
     try:
         await websocket.close()
-    except RuntimeError:
+    except (WebSocketDisconnect, RuntimeError):
         pass  # the client closed it
 
 

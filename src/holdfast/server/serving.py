@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import anyio
 import uvicorn
@@ -17,6 +18,7 @@ from anyio.abc import TaskStatus
 from holdfast.errors import CallerError
 from holdfast.server.app import make_app
 from holdfast.server.limits import Limits
+from holdfast.server.takeover import EVERY, Takeover
 from holdfast.server.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class Listen:
     """Whether a proxy on this machine says who asks."""
     names: tuple[str, ...] = ()
     """Names of this server, beside `localhost`."""
+    public_url: str | None = None
+    """What people write to get here, where a proxy is in front."""
 
     @property
     def tls(self) -> bool:
@@ -53,7 +57,9 @@ class Listen:
         return self.tls_cert is not None
 
     def check(self) -> None:
-        """Refuse to be heard by strangers: `INVALID_ARGUMENT`."""
+        """Refuse to be heard by strangers, and what is no address: `INVALID_ARGUMENT`."""
+        if self.public_url is not None:
+            public_name(self.public_url)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise CallerError(
                 "INVALID_ARGUMENT",
@@ -88,12 +94,36 @@ class Listen:
         bound.setblocking(False)
         return bound
 
+    def all_names(self) -> tuple[str, ...]:
+        """What requests may call this server."""
+        own = () if is_loopback(self.host) else (self.host,)
+        public = () if self.public_url is None else (public_name(self.public_url),)
+        return (*self.names, *public, *own)
+
     def url(self, bound: socket.socket) -> str:
         """Where people find it."""
         port = bound.getsockname()[1]
         host = self.names[0] if self.names else self.host
         host = f"[{host}]" if ":" in host else host
         return f"{'https' if self.tls else 'http'}://{host}:{port}"
+
+
+def public_name(url: str) -> str:
+    """The name in the address of a server; raises `INVALID_ARGUMENT` for more, or less, than scheme, name and port."""
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and parts.port != 0 and parts.username is None
+        fine = fine and parts.path in ("", "/") and not (parts.query or parts.fragment)
+    except ValueError:  # no port, or no address in brackets
+        fine, parts = False, urlsplit("")
+    name = parts.hostname
+    if not fine or name is None or any(one.isspace() or not one.isprintable() for one in url):
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"`{url[:80]}` is no address of a server.",
+            hint="Such as https://holdfast.example.com: http or https, a name, perhaps a port, and nothing else.",
+        )
+    return name
 
 
 def is_loopback(host: str) -> bool:
@@ -119,6 +149,9 @@ class Started:
     """The server is there."""
 
     url: str
+    """Where it listens."""
+    public_url: str
+    """Where people find it: the same, unless a proxy is in front."""
     tokens: Tokens
     resumed: tuple[str, ...]
     """Runs that were interrupted, and go on."""
@@ -137,6 +170,7 @@ async def serve(
     console: bool = True,
     expose: bool = False,
     recover: bool = True,
+    look_every: float = EVERY,
     grace: float = GRACE,
     signals: bool = True,
 ) -> None:
@@ -145,6 +179,9 @@ async def serve(
     Then nobody is let in any more, no effect begins, those under way end, and `left` gets the runs that are still
     not at rest, while they stand on record as running: a process that ends there leaves them to the next. Without
     it, or when it returns, they are cancelled.
+
+    With `recover`, it goes on with runs that were interrupted: when it starts, and later, looking every `look_every`
+    seconds, with those whose process has died meanwhile.
     """
     listen.check()
     bound = listen.bind()
@@ -155,7 +192,7 @@ async def serve(
             background=background,
             agents=agents,
             limits=limits,
-            names=(*listen.names, *(() if is_loopback(listen.host) else (listen.host,))),
+            names=listen.all_names(),
             tls=listen.tls,
             console=console,
             expose=expose,
@@ -172,7 +209,12 @@ async def serve(
             over = anyio.Event()
             group.start_soon(_listen, server, bound, stopping, over)
             resumed: list[str] = await app.state.work.recover() if recover else []
-            await ready(Started(listen.url(bound), app.state.tokens, tuple(resumed), stop))
+            if recover:
+                takeover = Takeover(hf.journal, app.state.work)
+                group.start_soon(takeover.keep_looking, look_every, background)
+            url = listen.url(bound)
+            public = url if listen.public_url is None else listen.public_url.rstrip("/")
+            await ready(Started(url, public, app.state.tokens, tuple(resumed), stop))
             await stopping.wait()
             server.should_exit = True  # who comes now is not let in
             _send_watchers_away(app)

@@ -1,7 +1,8 @@
 """Tokens: `hf_<id>_<secret>`. Only the digest of a secret is kept, and what happens to a token is on record.
 
 A link for a browser is a token, too, that is good once: taking it and making the browser's own are one append, so of two who try,
-the journal lets one in. Revoking counts from the next request on, in every process with this journal.
+the journal lets one in. Revoking counts from the next request on, in every process with this journal, and for what is open
+(see `standing`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ BROWSER_MS = 7 * 86_400_000
 USED_EVERY = 60_000
 """Milliseconds between two records that a token was used."""
 
+_LOOKED = 10_000
+"""Tokens of which is remembered how they were a moment ago."""
 _SECRET_BYTES = 32
 _LONGEST = 200
 _NOBODY = digest(b"nobody has this secret")
@@ -51,6 +54,7 @@ class Tokens:
         self._journal = journal
         self._now = now or _now
         self._noted: dict[str, int] = {}
+        self._looked: dict[str, tuple[float, dict[str, Any] | None]] = {}
 
     # -- making ---------------------------------------------------------------------------------------
 
@@ -148,6 +152,20 @@ class Tokens:
         view = self._view(row)
         await self._note(view)
         return view
+
+    async def counts(self, token_id: str, *, stale_ms: int = 0) -> bool:
+        """Whether a token that was checked still counts; that it was revoked is known `stale_ms` later at the latest."""
+        now = time.monotonic()
+        looked, row = self._looked.get(token_id, (0.0, None))
+        if row is None or now - looked >= stale_ms / 1000:
+            try:
+                row = await self._journal.row("tokens", token_id)
+            except HoldfastError:
+                return False  # nobody can tell; who comes back is told why
+            if len(self._looked) >= _LOOKED:
+                self._looked.clear()
+            self._looked[token_id] = (now, row)
+        return row is not None and self._status(row) == "active"
 
     async def _checked(self, text: str) -> dict[str, Any]:
         """The row of a token that counts. It takes as long for one that is not there as for a wrong secret."""

@@ -149,7 +149,8 @@ class Work:
         with suppress(HoldfastError):  # showing it tells, and resuming it why it can't go on
             await self.resume(run_id)
 
-    async def _take_up(self, run_id: str, room: anyio.CapacityLimiter) -> None:
+    async def take_up(self, run_id: str, room: anyio.CapacityLimiter) -> None:
+        """Go on with a run that was interrupted, once there is room; one that can't stands as it stood."""
         async with room:
             with suppress(HoldfastError):
                 job = await self.resume(run_id, wait_ms=PATIENCE_MS)
@@ -158,10 +159,10 @@ class Work:
     async def recover(self) -> list[str]:
         """Take up what was interrupted: runs that nobody has, and that need nobody to go on."""
         rows = await self._hf.journal.rows("runs", tag="active", limit=1_000_000)
-        found = [row.key for row in rows if _can_go_on(row.value)]
+        found = [row.key for row in rows if can_go_on(row.value)]
         room = anyio.CapacityLimiter(AT_ONCE)
         for run_id in found:
-            self._background.start_soon(self._take_up, run_id, room)
+            self._background.start_soon(self.take_up, run_id, room)
         return found
 
     # -- stopping -------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ class Work:
         return [*self._jobs]
 
 
-def _can_go_on(row: dict[str, Any]) -> bool:
+def can_go_on(row: dict[str, Any]) -> bool:
     """Whether a run on record may go on without anybody's help. Code of an agent goes on with the agent."""
     if row.get("parent") is not None:
         return False

@@ -107,7 +107,9 @@ class Runner:
                 request, limits, actor=actor, named=run_id, parent=parent, call_id=call_id
             )
             return await self._driven(story, request, limits, box, plan, durable=durable)
-        return await self._undriven(request, limits, box, durable=durable, run_id=run_id)
+        return await self._undriven(
+            request, limits, box, durable=durable, actor=actor, run_id=run_id
+        )
 
     async def _undriven(
         self,
@@ -116,6 +118,7 @@ class Runner:
         box: Box,
         *,
         durable: bool,
+        actor: str | None,
         run_id: str | None,
     ) -> RunResult:
         """Run code that can call nobody: it always comes to its end."""
@@ -125,7 +128,7 @@ class Runner:
 
         async def meanwhile() -> None:
             nonlocal story, late
-            story = self._story(request, limits, named=run_id)
+            story = self._story(request, limits, actor=actor, named=run_id)
             self._run_id = story.run_id
             late = asyncio.get_running_loop().call_later(LATE, self._tell, story)
 
@@ -155,7 +158,7 @@ class Runner:
             self._plain = None
             if late is not None:
                 late.cancel()
-        story = story or self._story(request, limits, named=run_id)
+        story = story or self._story(request, limits, actor=actor, named=run_id)
         if not isinstance(ran, Ran):
             raise InternalError("Code stands at a call that nobody gave it.")
         result = self._told(result_of(story.run_id, ran, session.warning))

@@ -20,6 +20,8 @@ class ListApprovals(Paged):
 
     status: Literal["pending", "decided", "all"] = "pending"
     """Those that wait, those that do not, or all."""
+    newest: bool = False
+    """From the last one back."""
 
 
 async def speaks_for(call: Call, said: str | None) -> str:
@@ -37,7 +39,9 @@ async def list_approvals(call: Call) -> Any:
     inbox = call.hf.approvals
     return await seen(
         call,
-        lambda after, limit: inbox.list(status=asked.status, after=after, limit=limit),
+        lambda after, limit: inbox.list(
+            status=asked.status, after=after, limit=limit, newest=asked.newest
+        ),
         key=lambda one: one.id,
         session=lambda one: one.session_id,
     )

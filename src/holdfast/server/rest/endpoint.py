@@ -62,6 +62,14 @@ class Call:
         """What keys stand for."""
         return self.request.app.state.keys
 
+    async def need(self, scope: Scope) -> None:
+        """Raise `FORBIDDEN` unless the caller has this scope, and put that on record."""
+        try:
+            self.caller.need(scope)
+        except CallerError as why:
+            await self.refuse(why.code)
+            raise
+
     async def mine(self, session_id: str | None, what: str = "session, run or record") -> None:
         """Raise `NOT_FOUND` for what is of another's session, and put that on record."""
         if self.caller.sees(session_id):
@@ -138,11 +146,7 @@ class Endpoint:
     async def _handled(self, request: Request) -> Response:
         caller: Caller = request.state.caller
         body = await request.body()
-        try:
-            caller.need(self.scope)
-        except CallerError as why:
-            await Call(request, caller, {}, None, None).refuse(why.code)
-            raise
+        await Call(request, caller, {}, None, None).need(self.scope)
         said: Any = _loaded(body) if self.body is not None else None
         key = key_of(
             request.headers.get("idempotency-key") if self.keyed or self.later else None,

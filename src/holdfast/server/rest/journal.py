@@ -57,8 +57,8 @@ async def read_journal(call: Call) -> Any:
             more = True
             break
         looked, last = looked + 1, record.seq
-        if _wanted(record, asked) and call.caller.sees(await session_of(call.hf.journal, record)):
-            found.append(_told(record))
+        if is_wanted(record, asked) and call.caller.sees(await session_of(call.hf.journal, record)):
+            found.append(told(record))
     await source.aclose()
     return {"items": found, "next": last if more else None}
 
@@ -71,11 +71,13 @@ def _source(call: Call) -> AsyncGenerator[Record]:
     return journal.read(asked.session_id)
 
 
-def _wanted(record: Record, asked: ReadJournal) -> bool:
+def is_wanted(record: Record, asked: ReadJournal) -> bool:
+    """Whether a record is one of those that are asked for."""
     return asked.run_id in (None, record.run_id) and asked.kind in (None, record.kind)
 
 
-def _told(record: Record) -> b.JournalRecord:
+def told(record: Record) -> b.JournalRecord:
+    """A record as callers see it; of some, only that it is there."""
     fields: dict[str, Any] = record.model_dump(mode="json")
     if not readable(record):
         fields["payload"] = None

@@ -24,9 +24,11 @@ class ListRuns(Paged):
     """Only of this session."""
     status: str | None = None
     """Only these: `active`, `ended`, or a status."""
+    newest: bool = False
+    """From the last one back."""
 
 
-async def _run(call: Call) -> str:
+async def own_run(call: Call) -> str:
     """The run of a path, if it is the caller's."""
     run_id = call.path["run_id"]
     job = call.work.find(run_id)
@@ -70,7 +72,7 @@ async def run_agent(call: Call) -> Any:
         own = new_id("ses") if call.key is None else f"ses_{call.key.name[:24]}"
         session = f"{prefix}{own}"[:64]
     await call.mine(check_session_id(session))
-    run_id, again = await call.keys.run(call.key, session)
+    run_id, again = await call.keys.run(call.key, session, actor=call.caller.id)
     await agent.ready(call.hf)
     run = partial(
         call.hf.agents.run,
@@ -94,7 +96,11 @@ async def list_runs(call: Call) -> Any:
     return await seen(
         call,
         lambda after, limit: runs.list(
-            status=asked.status, session=asked.session_id, after=after, limit=limit
+            status=asked.status,
+            session=asked.session_id,
+            after=after,
+            limit=limit,
+            newest=asked.newest,
         ),
         key=lambda one: one.id,
         session=lambda one: one.session_id,
@@ -103,7 +109,7 @@ async def list_runs(call: Call) -> Any:
 
 async def show_run(call: Call) -> Any:
     """A run with every call it made, and what its caller got. With `wait_ms`, once it is over, or stands."""
-    run_id = await _run(call)
+    run_id = await own_run(call)
     job = call.work.find(run_id)
     if job is not None and call.query.wait_ms is not None:
         most: float = call.request.app.state.limits.wait_seconds
@@ -125,7 +131,7 @@ async def show_run(call: Call) -> Any:
 async def resume_run(call: Call) -> Any:
     """Go on with a run that stands; one that still waits is left as it is, one that is over gives its result."""
     asked: b.ResumeRun = call.body
-    run_id = await _run(call)
+    run_id = await own_run(call)
     await within_rights(call)
     return await waited(
         call, await call.work.resume(run_id, setup=asked.setup, wait_ms=asked.wait_ms)
@@ -136,7 +142,7 @@ async def cancel_run(call: Call) -> Any:
     """Stop a run: where it stands, or in the process that has it."""
     asked: b.CancelRun = call.body
     return await call.hf.runs.cancel(
-        await _run(call), mode=asked.mode, reason=asked.reason, wait_ms=asked.wait_ms
+        await own_run(call), mode=asked.mode, reason=asked.reason, wait_ms=asked.wait_ms
     )
 
 

@@ -103,7 +103,7 @@ async def run_code(call: Call) -> Any:
     }
     if asked.validate_only or asked.dry_run:
         return await call.hf.shell.run(asked.code, **fields)
-    run_id, again = await call.keys.run(call.key, name)
+    run_id, again = await call.keys.run(call.key, name, actor=call.caller.id)
     run = partial(call.hf.shell.run, asked.code, run_id=run_id, **fields)
     return await outcome(call, run_id, name, run, again=again)
 

@@ -126,7 +126,7 @@ def _working(worker: str) -> tuple[tuple[str, ...], str] | str:
 
 
 def _variants() -> list[_Variant]:
-    nested = "bubblewrap is too old to forbid user namespaces inside the jail"
+    nested = "user namespaces inside the jail can't be forbidden: bubblewrap is too old for it, or /proc/sys is read-only"
     ways = [_Variant(False, False, ""), _Variant(False, True, nested)]
     if os.geteuid() != 0:
         return ways
