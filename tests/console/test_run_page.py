@@ -1,0 +1,151 @@
+"""The page of one run: watched until it ends, what nobody knows is settled, and the replay is scrubbed."""
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from tests.console.conftest import Enter, button, item
+from tests.console.stage import Stage
+
+
+def status(page: Page) -> Locator:
+    return page.locator('[aria-label="Status"]').first
+
+
+def shows(page: Page, word: str) -> None:
+    expect(status(page)).to_contain_text(re.compile(word.replace(" ", "[ _]"), re.IGNORECASE))
+
+
+def test_a_run_ends_while_it_is_watched(stage: Stage, enter: Enter):
+    _, page = enter()
+    run_id = stage.start("watch", "a = await wait_for('watched')\npay('ann', len(a))")
+    page.goto(f"{stage.url}/runs/{run_id}")
+    shows(page, "running")
+    page.evaluate("window.notReloaded = true")
+    stage.let_go("watched")
+    shows(page, "waiting for approval")
+    button(page, "Approve").first.click()
+    shows(page, "completed")
+    expect(page.locator("main")).to_contain_text("paid 7 to ann")
+    assert page.evaluate("window.notReloaded === true")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gives"),
+    [
+        ("It happened", "the carrier has it"),
+        ("It did not happen", None),
+        ("Try it again", "Try-it-again-lamp is on its way"),
+    ],
+)
+def test_what_nobody_knows_is_settled(answer: str, gives: str | None, stage: Stage, enter: Enter):
+    article = f"{answer.replace(' ', '-')}-lamp"
+    run_id, effect = stage.doubts(f"doubt-{article}", article)
+    _, page = enter()
+    one = item(page, effect)
+    expect(one).to_contain_text("ship")
+    expect(one).to_contain_text(article)
+    one.get_by_role("radio", name=re.compile(answer)).check()
+    if answer == "It happened":
+        one.get_by_role("textbox", name=re.compile("what it gave", re.IGNORECASE)).fill(
+            f'"{gives}"'
+        )
+    stage.let_go(article)
+    button(one, "Put on record").click()
+    if gives is None:
+        done = stage.stands(run_id, "failed")
+        assert done["error"]["code"] != "INTERNAL"
+    else:
+        assert stage.stands(run_id, "completed")["result"]["result"] == gives
+    expect(button(one, "Put on record")).to_have_count(0)
+    session = stage.view(run_id)["session_id"]
+    (said,) = [
+        one
+        for one in stage.get("/v1/journal", session_id=session, limit=1000)["items"]
+        if (one["payload"] or {}).get("effect_id") == effect
+        and (one["actor"] or "").startswith("browser:tok_")
+    ]
+    assert said["kind"] in ("effect_result", "effect_released")
+
+
+def visible(page: Page) -> list[int]:
+    """The seqs of the steps that are shown."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll('main [data-seq]')]
+            .filter((one) => one.localName !== 'svg' && !one.closest('svg') && one.checkVisibility())
+            .map((one) => +one.dataset.seq)"""
+    )
+
+
+def test_the_replay_is_scrubbed_by_keys_and_by_its_slider(stage: Stage, enter: Enter):
+    done = stage.run("replay", "a = stock('x')\nb = stock('yy')\nc = stock('zzz')\n[a, b, c]")
+    _, page = enter()
+    page.goto(f"{stage.url}/runs/{done['run_id']}")
+    slider = page.get_by_role("slider", name=re.compile("replay", re.IGNORECASE))
+    everything = visible(page)
+    assert len(everything) >= 3
+    slider.focus()
+    page.keyboard.press("Home")
+    start = visible(page)
+    assert len(start) < len(everything)
+    counts = [len(start)]
+    for _ in range(200):
+        page.keyboard.press("ArrowRight")
+        counts.append(len(visible(page)))
+        if counts[-1] == len(everything):
+            break
+    assert counts == sorted(counts)
+    assert counts[-1] == len(everything)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Home")
+    assert visible(page) == start
+    page.keyboard.press("End")
+    assert visible(page) == everything
+    place = slider.bounding_box()
+    assert place is not None
+    page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    assert len(start) < len(visible(page)) < len(everything)
+    page.keyboard.press("End")
+    middle = everything[len(everything) // 2]
+    page.goto(f"{stage.url}/runs/{done['run_id']}?at={middle}")
+    assert max(visible(page)) <= middle
+
+
+def test_the_replay_works_without_scripts(stage: Stage, enter: Enter):
+    done = stage.run("replay", "a = stock('x')\nb = stock('yy')\n[a, b]")
+    _, page = enter(scripts=False)
+    page.goto(f"{stage.url}/runs/{done['run_id']}")
+    seqs = [
+        int(s)
+        for s in page.locator("main [data-seq]").evaluate_all("x => x.map(o => o.dataset.seq)")
+    ]
+    middle = sorted(seqs)[len(seqs) // 2]
+    page.goto(f"{stage.url}/runs/{done['run_id']}?at={middle}")
+    later = page.locator(
+        f'main li[data-seq="{max(seqs)}"]:visible, main tr[data-seq="{max(seqs)}"]:visible'
+    )
+    expect(later).to_have_count(0)
+
+
+def test_an_agents_run_shows_its_turns(stage: Stage, enter: Enter):
+    run_id = stage.agent("helper", "Order more lamps.", stage.fresh("agent"))["run_id"]
+    _, page = enter()
+    page.goto(f"{stage.url}/runs/{run_id}")
+    shows(page, "waiting for approval")
+    main = page.locator("main")
+    expect(main).to_contain_text("stock('lamp')")
+    expect(main).to_contain_text("lamp-works")
+    button(page, "Approve").first.click()
+    shows(page, "completed")
+    expect(main).to_contain_text("40 lamps are ordered and paid: 129.00.")
+    expect(main).to_contain_text(re.compile(r"\$0\.02"))
+
+
+def test_a_run_is_stopped_from_its_page(stage: Stage, enter: Enter):
+    run_id = stage.start("stop", "await wait_for('never')")
+    _, page = enter()
+    page.goto(f"{stage.url}/runs/{run_id}")
+    page.on("dialog", lambda one: one.accept())
+    page.get_by_role("button", name=re.compile("cancel|stop", re.IGNORECASE)).first.click()
+    stage.stands(run_id, "cancelled")
+    shows(page, "cancelled")
