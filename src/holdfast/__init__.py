@@ -65,8 +65,9 @@ if TYPE_CHECKING:
         SideEffect,
         Span,
     )
+    from holdfast.contracts.approval import Asks
     from holdfast.errors import HoldfastError
-    from holdfast.gate.executor import Context, Finding
+    from holdfast.gate.executor import Answer, Context, Finding, NeedsAnswer, Question
     from holdfast.gate.hooks import hook
     from holdfast.runtime import Runtime, open
     from holdfast.runtime.agent import Agent, Run
@@ -116,8 +117,12 @@ __all__ = [
     # holdfast.capabilities
     "capability",
     # holdfast.gate
+    "Answer",
+    "Asks",
     "Context",
     "Finding",
+    "NeedsAnswer",
+    "Question",
     "hook",
     # holdfast.runtime
     "Agent",
@@ -167,8 +172,12 @@ _EXPORTS: dict[str, str] = {
     "Rule": "holdfast.contracts",
     "Setup": "holdfast.contracts",
     "capability": "holdfast.capabilities",
+    "Answer": "holdfast.gate.executor",
+    "Asks": "holdfast.contracts.approval",
     "Context": "holdfast.gate.executor",
     "Finding": "holdfast.gate.executor",
+    "NeedsAnswer": "holdfast.gate.executor",
+    "Question": "holdfast.gate.executor",
     "hook": "holdfast.gate.hooks",
     "Agent": "holdfast.runtime.agent",
     "Run": "holdfast.runtime.agent",
