@@ -368,3 +368,32 @@ async def test_requests_are_on_record_without_what_they_said(hf: Runtime, web: S
     assert len(kept) == 1
     assert "secret of mine" not in told
     assert "my-key" not in told
+
+
+async def test_a_run_may_be_stopped_by_whoever_just_got_its_name(web: Site):
+    client = await web.client("run")
+    for number in range(10):
+        gates[str(number)] = anyio.Event()
+        asked = await client.post(
+            url(f"s{number}"), json=body(f"await note('{number}')"), params={"wait_ms": 0}
+        )
+        assert asked.status_code == 202, asked.text
+        answer = await client.post(f"/v1/runs/{asked.json()['run_id']}/cancel", json={})
+        assert answer.status_code == 200, answer.text
+
+
+async def test_a_run_that_waits_for_its_session_is_not_stopped_but_says_why(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("holdfast.server.rest.runs.MOMENT", 0.05)
+    gates["long"] = anyio.Event()
+    client, later = await web.client("read", "run"), {"wait_ms": 0}
+    first = await client.post(url(), json=body("await note('long')"), params=later)
+    await until(lambda: calls == ["long"])
+    second = await client.post(url(), json=body("await note('next')"), params=later)
+    answer = await client.post(f"/v1/runs/{second.json()['run_id']}/cancel", json={})
+    assert (answer.status_code, answer.json()["code"]) == (409, "SESSION_BUSY")
+    gates["long"].set()
+    for asked in (first, second):
+        shown = await client.get(f"/v1/runs/{asked.json()['run_id']}", params={"wait_ms": 5000})
+        assert shown.json()["status"] == "completed"

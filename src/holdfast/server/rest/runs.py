@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import anyio
+
 from holdfast.contracts import EffectView, RunResult, RunView, check_session_id, new_id
 from holdfast.contracts.agent import AgentResult
-from holdfast.errors import NotFound
+from holdfast.errors import Conflict, NotFound
 from holdfast.server import views
 from holdfast.server.rest import bodies as b
 from holdfast.server.rest.approvals import speaks_for
@@ -15,6 +17,10 @@ from holdfast.server.rest.endpoint import Call, Endpoint
 from holdfast.server.rest.later import outcome, waited
 from holdfast.server.rest.listing import Listed, Paged, seen
 from holdfast.server.rest.sessions import within_rights
+
+
+MOMENT = 2.0
+"""Seconds in which a run is on record, unless it waits for its session."""
 
 
 class ListRuns(Paged):
@@ -141,9 +147,27 @@ async def resume_run(call: Call) -> Any:
 async def cancel_run(call: Call) -> Any:
     """Stop a run: where it stands, or in the process that has it."""
     asked: b.CancelRun = call.body
+    run_id = await own_run(call)
+    await _begun(call, run_id)
     return await call.hf.runs.cancel(
-        await own_run(call), mode=asked.mode, reason=asked.reason, wait_ms=asked.wait_ms
+        run_id, mode=asked.mode, reason=asked.reason, wait_ms=asked.wait_ms
     )
+
+
+async def _begun(call: Call, run_id: str) -> None:
+    """Wait for the moment between taking a run on and having it on record: whoever knows its name may stop it."""
+    job = call.work.find(run_id)
+    with anyio.move_on_after(MOMENT):
+        while job is not None and not job.done:
+            if await call.hf.journal.row("runs", run_id) is not None:
+                return
+            await anyio.sleep(0.005)
+    if job is not None and not job.done:
+        raise Conflict(
+            "SESSION_BUSY",
+            f"Run `{run_id}` has not begun: another has its session.",
+            hint="Stop that one first, or try again later.",
+        )
 
 
 async def resolve_effect(call: Call) -> Any:
