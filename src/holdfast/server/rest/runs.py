@@ -18,7 +18,6 @@ from holdfast.server.rest.later import outcome, waited
 from holdfast.server.rest.listing import Listed, Paged, seen
 from holdfast.server.rest.sessions import within_rights
 
-
 MOMENT = 2.0
 """Seconds in which a run is on record, unless it waits for its session."""
 
