@@ -415,7 +415,7 @@ async def test_a_wish_that_nobody_heard_is_kept_when_the_run_is_resumed(tmp_path
     """The process that had the run died before it heard of the wish; so did whoever had it."""
     from holdfast.contracts import Draft
     from holdfast.contracts.payload import RunCancelRequested
-    from holdfast.shell.shell import CONTROL
+    from holdfast.shell.control import CONTROL
 
     url = f"sqlite:///{tmp_path}/journal.db"
     child = process(_DIES, url)
@@ -446,7 +446,7 @@ async def test_every_one_of_many_runs_can_be_found_to_be_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However few sessions are kept at hand, those in use are."""
-    monkeypatch.setattr("holdfast.shell.shell.MAX_WARM", 3)
+    monkeypatch.setattr("holdfast.shell.warm.MAX_WARM", 3)
     model = Paced([say("One two three.")], pause_at={})
     release = anyio.Event()
 

@@ -12,7 +12,7 @@ from tests.shell.support import ALLOW, World, approve, elsewhere, opened, parked
 
 import holdfast
 from holdfast.contracts import SessionLimits
-from holdfast.shell import running as running_module
+from holdfast.shell import contents as contents_module
 from holdfast.shell.box import Ran
 from holdfast.shell.languages.python import PythonBox, PythonBoxes
 from holdfast.shell.snapshot import Snapshot, pack, unpack
@@ -279,7 +279,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def saves_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_module, "DEBT_RUNS", 20)
+    monkeypatch.setattr(contents_module, "DEBT_RUNS", 20)
 
 
 def filler(number: int) -> str:

@@ -295,8 +295,8 @@ async def test_a_session_is_restored_though_a_call_of_it_never_ended(tmp_path: P
         before = (await hf.shell.run("x", session="s")).result
     async with holdfast.open(url, rules, capabilities=[slow, bad]) as hf:
         await hf.shell.run("y = x", session="s")
-        session = hf.shell._sessions["s"]
-        await session.drop()  # its worker is gone, with what was not saved
+        session = await hf.shell.live("s")
+        await session.contents.drop()  # its worker is gone, with what was not saved
         assert (await hf.shell.run("[x, y]", session="s")).result == [before, before]
 
 

@@ -17,6 +17,7 @@ from holdfast.contracts import Body, Draft, Language, Metrics, Severity, canonic
 from holdfast.contracts.payload import RunCompleted, RunStarted, SessionCreated
 from holdfast.errors import Conflict, NotFound, OperatorError
 from holdfast.journal import MemoryJournal
+from holdfast.shell import contents as contents_module
 from holdfast.shell import running as running_module
 from holdfast.testing.faults import FaultyJournal, full
 
@@ -214,7 +215,7 @@ async def test_destroy_erases_bodies_and_keeps_the_proof(url: str) -> None:
 async def test_state_is_saved_when_replaying_would_cost_more(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_module, "DEBT_RUNS", 3)
+    monkeypatch.setattr(contents_module, "DEBT_RUNS", 3)
     async with holdfast.open(url) as hf:
         for i in range(7):
             await hf.shell.run(f"x = {i}", session="s")

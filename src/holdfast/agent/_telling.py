@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from holdfast.agent._bodies import Bodies
+from holdfast.agent._telling_alone import ALONE, at
 from holdfast.agent.calls import direct_view
 from holdfast.agent.output import Output, Partial
 from holdfast.agent.tools import RUN_CODE
@@ -14,7 +15,6 @@ from holdfast.contracts import EffectKind, EffectStatus, ErrorObject, Record, Ru
 from holdfast.contracts import agent_event as e
 from holdfast.contracts.agent import AgentResult, AgentSpec
 from holdfast.contracts.model import ModelAnswer
-from holdfast.errors import HoldfastError
 from holdfast.journal import Journal
 
 _UNTOLD = frozenset((EffectKind.APPROVAL_DISPATCH, EffectKind.HOOK_MUTATION))
@@ -40,6 +40,7 @@ class Telling:
         self.question: e.TurnStarted | None = None
         """The one that is being answered."""
         self._journal = journal
+        self._bodies = Bodies(journal)
         self._run_id = run_id
         self._spec: AgentSpec | None = None
         self._effects: dict[str, _Effect] = {}
@@ -52,19 +53,10 @@ class Telling:
             "run_cancelled": self._ended,
             "run_parked": self._parked,
             "run_resumed": self._resumed,
-            "run_prompted": self._said,
             "effect_intent": self._intent,
             "effect_attempt": self._attempt,
             "effect_result": self._result,
             "effect_seen": self._seen,
-            "tool_answered": self._answered,
-            "approval_requested": self._asked,
-            "approval_settled": self._settled,
-            "model_retry": self._retried,
-            "model_switched": self._switched,
-            "budget_warned": self._warned,
-            "context_compacted": self._compacted,
-            "output_checked": self._checked,
         }
 
     def closes(self, record: Record) -> bool:
@@ -76,6 +68,9 @@ class Telling:
 
     async def tell(self, record: Record) -> e.AgentEvent | None:
         """The event of a record; `None` when it says nothing about the run that is watched."""
+        alone = ALONE.get(record.kind)
+        if alone is not None:
+            return await alone(record, self._bodies) if self._is_ours(record) else None
         tell = self._tell.get(record.kind)
         if tell is None or not self._is_ours(record):
             return None
@@ -99,26 +94,28 @@ class Telling:
         said = record.payload
         if record.run_id != self._run_id:
             call_id = self._programs[str(record.run_id)] = str(said["call_id"])
-            return e.Code(call_id=call_id, code=await self._text(said.get("code")), **_at(record))
+            return e.Code(
+                call_id=call_id, code=await self._bodies.text(said.get("code")), **at(record)
+            )
         spec = self._spec = await self._agent(said.get("agent"))
-        prompt: Any = await self._json(said.get("prompt")) or {}
+        prompt: Any = await self._bodies.json(said.get("prompt")) or {}
         return e.RunStarted(
             session_id=record.stream,
             agent=spec.name if spec else "agent",
             model=spec.model if spec else "",
             prompt=str(prompt.get("text", "")),
-            **_at(record),
+            **at(record),
         )
 
     async def _ended(self, record: Record) -> e.AgentEvent:
         if record.run_id == self._run_id:
             self.question = None
-            return e.RunEnded(result=await self._outcome(record), **_at(record))
+            return e.RunEnded(result=await self._outcome(record), **at(record))
         said, start = record.payload, record.payload.get("start")
         call_id = self._programs.get(str(record.run_id))
         if call_id is None and isinstance(start, dict):
             call_id = str(start.get("call_id"))
-        found: Any = await self._json(said.get("result"))
+        found: Any = await self._bodies.json(said.get("result"))
         if found is None:
             status = said.get("status") or "ok"
             found = {"status": status, "error": said.get("error"), "run_id": record.run_id}
@@ -130,18 +127,18 @@ class Telling:
             text=text,
             is_error=wrong,
             status=result.status.value,
-            **_at(record),
+            **at(record),
         )
 
     async def _parked(self, record: Record) -> e.AgentEvent | None:
         if record.run_id != self._run_id:
             return None  # the code stands; that its agent does, too, is told next
         self.question = None
-        return e.RunParked(result=await self._outcome(record), **_at(record))
+        return e.RunParked(result=await self._outcome(record), **at(record))
 
     async def _outcome(self, record: Record) -> AgentResult:
         """What the run's caller got."""
-        found: Any = await self._json(record.payload.get("result"))
+        found: Any = await self._bodies.json(record.payload.get("result"))
         if found is not None:
             return AgentResult.model_validate(found)
         row: dict[str, Any] = await self._journal.row("runs", self._run_id) or {}
@@ -161,17 +158,7 @@ class Telling:
             return None
         if record.payload.get("agent"):
             self._spec = await self._agent(record.payload["agent"]) or self._spec
-        return e.RunResumed(reason=str(record.payload["reason"]), **_at(record))
-
-    async def _said(self, record: Record) -> e.AgentEvent:
-        said = record.payload
-        message: Any = await self._json(said.get("content")) or {}
-        return e.Said(
-            text=str(message.get("text", "")),
-            input_id=_string(said.get("input_id")),
-            purpose=_string(said.get("purpose")),
-            **_at(record),
-        )
+        return e.RunResumed(reason=str(record.payload["reason"]), **at(record))
 
     # -- effects --------------------------------------------------------------------------------------
 
@@ -208,7 +195,7 @@ class Telling:
                 attempt=count,
                 model=effect.name.removeprefix("model:"),
                 effect_id=effect_id,
-                **_at(record),
+                **at(record),
             )
             return self.question
         if effect.kind in _UNTOLD:
@@ -216,11 +203,11 @@ class Telling:
         return e.EffectStarted(
             effect_id=effect_id,
             name=effect.name,
-            arguments=await self._json(effect.arguments),
+            arguments=await self._bodies.json(effect.arguments),
             side_effect=effect.side_effect,
             attempt=attempt,
             call_id=effect.call_id,
-            **_at(record),
+            **at(record),
         )
 
     async def _result(self, record: Record) -> e.AgentEvent | None:
@@ -231,7 +218,7 @@ class Telling:
         if effect.kind == EffectKind.PROVIDER_REQUEST:
             return None if effect.turn is None else await self._answer(record, effect.turn)
         refs = said.get("content_refs") or ()
-        value = await self._json(refs[0] if refs else None)
+        value = await self._bodies.json(refs[0] if refs else None)
         status, error = said["terminal_status"], said.get("error")
         if effect.call_id is not None and status != EffectStatus.UNKNOWN and not said.get("hooked"):
             return self._shown(record, effect, value, error, status)
@@ -243,7 +230,7 @@ class Telling:
             error=ErrorObject.model_validate(error) if error else None,
             duration_ms=said.get("duration_ms"),
             call_id=effect.call_id,
-            **_at(record),
+            **at(record),
         )
 
     async def _seen(self, record: Record) -> e.AgentEvent | None:
@@ -252,7 +239,7 @@ class Telling:
         effect = self._effects.get(str(record.effect_id))
         if effect is None or effect.call_id is None:
             return None
-        value = await self._json(said.get("value"))
+        value = await self._bodies.json(said.get("value"))
         return self._shown(record, effect, value, said.get("error"), EffectStatus.COMPLETED)
 
     def _shown(
@@ -268,14 +255,14 @@ class Telling:
             is_error=wrong,
             effect_id=effect_id,
             status=str(status),
-            **_at(record),
+            **at(record),
         )
 
     async def _answer(self, record: Record, turn: int) -> e.AgentEvent:
         said: dict[str, Any] = record.payload
         self.question = None
         refs = said.get("content_refs") or ()
-        found: Any = await self._json(refs[0] if refs else None)
+        found: Any = await self._bodies.json(refs[0] if refs else None)
         answer = ModelAnswer.model_validate(found) if found is not None else None
         if said["terminal_status"] == EffectStatus.COMPLETED:
             answer = answer or ModelAnswer()
@@ -284,7 +271,7 @@ class Telling:
                 parts=answer.parts,
                 finish=answer.finish,
                 usage=answer.usage,
-                **_at(record),
+                **at(record),
             )
         return e.AnswerFailed(
             turn=turn,
@@ -292,121 +279,15 @@ class Telling:
             error=said.get("error"),
             text=answer.message.text if answer is not None else "",
             usage=said.get("usage"),
-            **_at(record),
+            **at(record),
         )
 
-    async def _answered(self, record: Record) -> e.AgentEvent:
-        said: dict[str, Any] = record.payload
-        return e.ToolResult(
-            call_id=said["call_id"],
-            name=said["name"],
-            text=await self._text(said["content"]),
-            is_error=bool(said.get("is_error", False)),
-            **_at(record),
-        )
-
-    # -- people ---------------------------------------------------------------------------------------
-
-    async def _asked(self, record: Record) -> e.AgentEvent:
-        said: dict[str, Any] = record.payload
-        return e.ApprovalRequested(
-            approval_id=said["id"],
-            effect_id=said["effect_id"],
-            tool=said["tool"],
-            arguments=await self._json(said["arguments"]),
-            side_effect=said["side_effect"],
-            risk=said.get("risk", "medium"),
-            summary=said["summary"],
-            allowed=tuple(said.get("allowed") or ()),
-            deadline=said.get("deadline"),
-            **_at(record),
-        )
-
-    async def _settled(self, record: Record) -> e.AgentEvent:
-        said: dict[str, Any] = record.payload
-        decision: dict[str, Any] = said.get("decision") or {}
-        return e.ApprovalDecided(
-            approval_id=said["id"],
-            status=said["status"],
-            actor=decision.get("actor"),
-            reason=decision.get("reason") or decision.get("reason_code") or said.get("reason_code"),
-            **_at(record),
-        )
-
-    # -- the rest -------------------------------------------------------------------------------------
-
-    async def _retried(self, record: Record) -> e.AgentEvent:
-        said: dict[str, Any] = record.payload
-        return e.ModelRetried(
-            reason=said["kind"],
-            attempt=said["attempt"],
-            max_retries=said["max_retries"],
-            delay_ms=said["delay_ms"],
-            **_at(record),
-        )
-
-    async def _switched(self, record: Record) -> e.AgentEvent:
-        said: dict[str, Any] = record.payload
-        return e.ModelSwitched(
-            before=said["before"], after=said["after"], reason=said["reason"], **_at(record)
-        )
-
-    async def _warned(self, record: Record) -> e.AgentEvent:
-        said: dict[str, Any] = record.payload
-        return e.BudgetWarning(
-            of=said["of"], unit=said["unit"], used=said["used"], limit=said["limit"], **_at(record)
-        )
-
-    async def _compacted(self, record: Record) -> e.AgentEvent:
-        said: dict[str, Any] = record.payload
-        return e.Compacted(
-            tokens_before=said.get("tokens_before", 0),
-            tokens_after=said.get("tokens_after", 0),
-            **_at(record),
-        )
-
-    async def _checked(self, record: Record) -> e.AgentEvent:
-        said: dict[str, Any] = record.payload
-        return e.OutputChecked(
-            attempt=said["attempt"],
-            valid=said["valid"],
-            value=await self._json(said.get("value")),
-            errors=tuple(said.get("errors") or ()),
-            **_at(record),
-        )
-
-    # -- bodies ---------------------------------------------------------------------------------------
+    # -- its agent ------------------------------------------------------------------------------------
 
     @property
     def _limit(self) -> int:
         return self._spec.view_bytes if self._spec is not None else 8192
 
     async def _agent(self, digest: Any) -> AgentSpec | None:
-        found = await self._json(digest)
+        found = await self._bodies.json(digest)
         return AgentSpec.model_validate(found) if found is not None else None
-
-    async def _json(self, digest: Any) -> Any:
-        data = await self._body(digest)
-        return None if data is None else json.loads(data)
-
-    async def _text(self, digest: Any) -> str:
-        data = await self._body(digest)
-        return "" if data is None else data.decode()
-
-    async def _body(self, digest: Any) -> bytes | None:
-        if digest is None:
-            return None
-        try:
-            return await self._journal.content(str(digest))
-        except HoldfastError as why:
-            if why.code != "CONTENT_ERASED":
-                raise
-            return None
-
-
-def _at(record: Record) -> dict[str, Any]:
-    return {"seq": record.seq, "time": record.time, "run_id": str(record.run_id)}
-
-
-def _string(value: Any) -> str | None:
-    return None if value is None else str(value)

@@ -31,7 +31,7 @@ from holdfast.errors import HoldfastError, ModelError, OperatorError
 from holdfast.gate.crossing import Crossing, Doubt, Mood
 from holdfast.journal.pen import LOST
 from holdfast.shell.discovery import discovery
-from holdfast.shell.shell import check_request
+from holdfast.shell.requests import check_request
 
 _STANDING = (RunStatus.WAITING_FOR_APPROVAL, RunStatus.INTERRUPTED)
 

@@ -13,8 +13,8 @@ from holdfast.contracts.message import UserMessage
 from holdfast.errors import CallerError, NotFound
 from holdfast.journal import Journal
 from holdfast.journal.pen import LEASE_MS
+from holdfast.shell.control import CONTROL
 from holdfast.shell.refusals import not_found
-from holdfast.shell.shell import CONTROL
 
 if TYPE_CHECKING:
     from holdfast.agent.work import Work

@@ -14,6 +14,7 @@ from time import monotonic
 
 import anyio
 
+from holdfast.agent.asked import Answered, Exhausted, Refusal, Retry, Spent, TooLong
 from holdfast.agent.calls import Calls
 from holdfast.agent.compact import Compaction
 from holdfast.agent.consent import Left
@@ -22,15 +23,7 @@ from holdfast.agent.extraction import Extracting
 from holdfast.agent.guards import HookStop
 from holdfast.agent.history import history_of
 from holdfast.agent.inbox import Inbox
-from holdfast.agent.model_call import (
-    Answered,
-    Asker,
-    Exhausted,
-    Refusal,
-    Retry,
-    Spent,
-    TooLong,
-)
+from holdfast.agent.model_call import Asker
 from holdfast.agent.standing import turn_of
 from holdfast.agent.work import Work
 from holdfast.contracts import Draft

@@ -8,7 +8,7 @@ from holdfast.contracts import Body, Draft, new_id
 from holdfast.contracts.agent import TextPinned, TextUnpinned
 from holdfast.errors import CallerError, NotFound
 from holdfast.journal import Journal
-from holdfast.shell.shell import CONTROL
+from holdfast.shell.control import CONTROL
 
 MAX_PIN = 8000
 """Characters of one pin: every question pays for them."""

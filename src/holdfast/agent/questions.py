@@ -85,13 +85,15 @@ class Question:
         """What it used, however it ended."""
         self.lowered = False
         """Whether a budget made the answer shorter than it might have been."""
+        self.request = request
+        """What is asked."""
+        self.reserved = reserved
+        """What was set aside for it."""
         self._model = model
-        self._request = request
         self._sink = sink
         if sink is not None and redactor is not None and redactor.names:
             self._sink = Shown(sink, redactor)
         self._prices: Prices = prices or {}
-        self._reserved = reserved
         self._seen: list[ModelDelta] = []
 
     def bind(self, args: Sequence[Json], kwargs: Mapping[str, Json]) -> dict[str, Json]:
@@ -135,9 +137,9 @@ class Question:
 
     async def _ask(self) -> ModelAnswer:
         if self._sink is None:
-            return await self._model.request(self._request)
+            return await self._model.request(self.request)
         found: ModelAnswer | None = None
-        stream: Any = self._model.stream(self._request)
+        stream: Any = self._model.stream(self.request)
         try:
             async for piece in stream:
                 if isinstance(piece, ModelAnswer):
@@ -188,9 +190,9 @@ class Question:
         seen = 0 if partial is None else message_tokens(partial.message)
         if told.input_tokens and told.output_tokens >= seen:
             return priced(self._prices, self._model, told)
-        read = told.input_tokens or request_tokens(self._request)
+        read = told.input_tokens or request_tokens(self.request)
         wrote = max(told.output_tokens, seen)
-        kept = self._reserved
+        kept = self.reserved
         if kept is not None:  # a guess takes no more than was set aside
             read, wrote = min(read, kept.tokens), min(wrote, max(0, kept.tokens - read))
         cost = estimated(self._prices, self._model, read, wrote)

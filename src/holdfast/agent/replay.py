@@ -16,8 +16,10 @@ from holdfast.agent._beats import beats_of
 from holdfast.agent._difference import Both, Changes, Difference, first_difference, stopped_at
 from holdfast.agent._replay_gate import Halt, ReplayGate
 from holdfast.agent._standins import StandIns, TapedBoundaries, TapedModel, taped_hooks
-from holdfast.agent._tape import Tape, TapedCall, copied, read_tape
-from holdfast.agent.agents import Agents, Definition
+from holdfast.agent._tape import Tape, TapedCall
+from holdfast.agent._tape_reading import copied, read_tape
+from holdfast.agent.agents import Agents
+from holdfast.agent.definition import Definition
 from holdfast.agent.history import models_of
 from holdfast.agent.inbox import queue
 from holdfast.agent.output import Output

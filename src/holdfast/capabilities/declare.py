@@ -220,25 +220,39 @@ def capability(
         "cost_micros": cost_micros,
     }
 
+    if description is not None:
+        fixed["description"] = description
+
     def declare(function: Callable[..., Any]) -> Declared[..., Any]:
-        called = check_name(name or _name_of(function))
-        _check_callable(function, called)
-        said = documented(inspect.getdoc(function))
-        signature = Signature(function, called, said, namespace)
-        made = parse(
-            Capability,
-            {
-                **fixed,
-                "name": called,
-                "description": description if description is not None else said.text,
-                "input_schema": signature.input_schema,
-                "output_schema": signature.output_schema,
-                "asynchronous": _is_async(function),
-            },
-        )
-        return Declared(function, made, signature, reconcile)
+        return _declared(function, name, fixed, reconcile, namespace)
 
     return declare if function is None else declare(function)
+
+
+def _declared(
+    function: Callable[..., Any],
+    name: str | None,
+    fixed: Mapping[str, Any],
+    reconcile: Reconciler | None,
+    namespace: dict[str, Any],
+) -> Declared[..., Any]:
+    """The capability that a function becomes; `fixed` is what its declaration says, its signature says the rest."""
+    called = check_name(name or _name_of(function))
+    _check_callable(function, called)
+    said = documented(inspect.getdoc(function))
+    signature = Signature(function, called, said, namespace)
+    made = parse(
+        Capability,
+        {
+            "description": said.text,
+            **fixed,
+            "name": called,
+            "input_schema": signature.input_schema,
+            "output_schema": signature.output_schema,
+            "asynchronous": _is_async(function),
+        },
+    )
+    return Declared(function, made, signature, reconcile)
 
 
 def _name_of(function: Callable[..., Any]) -> str:

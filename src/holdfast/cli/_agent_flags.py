@@ -13,7 +13,7 @@ from holdfast.cli._options import refuse
 from holdfast.cli._setup import budget_of, with_options
 
 if TYPE_CHECKING:
-    from holdfast.agent.agents import Definition
+    from holdfast.agent.definition import Definition
     from holdfast.contracts import Setup
     from holdfast.contracts.agent import AgentSpec
     from holdfast.runtime import Runtime, Settings
@@ -107,7 +107,7 @@ async def agent_again(
     hf: Runtime, session_id: str, fields: dict[str, Any], setup: Setup | None
 ) -> Definition | None:
     """The agent of a session's newest run, and over that what was given; `None`: as it is on record."""
-    from holdfast.agent.agents import Definition
+    from holdfast.agent.definition import Definition
     from holdfast.agent.history import history_of
     from holdfast.agent.output import Output
     from holdfast.contracts import parse

@@ -61,25 +61,28 @@ def replay(
     if prompt is not None:
         changes["prompt"] = prompt
 
-    async def work(hf: Runtime) -> Rehearsal | Replay:
-        from holdfast.cli._find import find_run
-
-        row = await find_run(hf.journal, run)
-        is_agent = row.value["kind"] == "agent"
-        if text is not None and is_agent:
-            refuse("`--code` is not for an agent's run: its model wrote the code.", _AGENTS)
-        if changes and not is_agent:
-            refuse(f"`--{next(iter(changes))}` is for runs of agents, and this one is code.")
-        if is_agent:
-            return await _agent_again(hf, row.key, changes, rules)
-        return await _again(hf, row.key, text, rules)
-
-    found = on_runtime(work)
+    found = on_runtime(lambda hf: _work(hf, run, text, changes, rules))
     if _output.as_json(as_json):
         _output.print_json(found)
     else:
         _tell(found)
     return 0 if found.same else 1
+
+
+async def _work(
+    hf: Runtime, run: str, text: str | None, changes: Changes, rules: list[Any] | None
+) -> Rehearsal | Replay:
+    from holdfast.cli._find import find_run
+
+    row = await find_run(hf.journal, run)
+    is_agent = row.value["kind"] == "agent"
+    if text is not None and is_agent:
+        refuse("`--code` is not for an agent's run: its model wrote the code.", _AGENTS)
+    if changes and not is_agent:
+        refuse(f"`--{next(iter(changes))}` is for runs of agents, and this one is code.")
+    if is_agent:
+        return await _agent_again(hf, row.key, changes, rules)
+    return await _again(hf, row.key, text, rules)
 
 
 async def _again(hf: Runtime, run_id: str, text: str | None, rules: list[Any] | None) -> Rehearsal:

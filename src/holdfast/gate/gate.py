@@ -12,10 +12,10 @@
     result       recorded; then, and only then, the caller sees it
     hooks        after: may rewrite what the caller sees (the result on record stays)
 
-Up to the budget it is decided here, from the intent on in `execution.py`. A call that is refused anywhere on the way
+Up to the budget it is decided here; from the intent on in `execution.py`, its result in `results.py`. A call that is refused anywhere on the way
 is on record too, as an effect that was denied before it was executed, so that a replayed run sees the same refusal.
-A call of a resumed run starts where its records end (`Crossing.past`); what is done about an effect of which only
-the intent is known is the table in `recovery.py`.
+A call of a resumed run starts where its records end (`Crossing.past`, `resuming.py`); what is done about an effect of
+which only the intent is known is the table in `recovery.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from holdfast.errors import (
     HoldfastError,
     InternalError,
     ModelError,
-    OperatorError,
 )
 from holdfast.gate._refusals import (
     Refused,
@@ -66,11 +65,13 @@ from holdfast.gate.hold import Hold
 from holdfast.gate.inquiry import Inquiry
 from holdfast.gate.limits import Limiter, check_request, too_large
 from holdfast.gate.passing import Passing
-from holdfast.gate.past import Past, mismatch, stored_json
+from holdfast.gate.past import Past
 from holdfast.gate.policy import Call, Ruling
 from holdfast.gate.questions import Questions
-from holdfast.gate.recovery import HARMLESS, Action, action
+from holdfast.gate.recovery import HARMLESS
 from holdfast.gate.redact import Redactor
+from holdfast.gate.results import Results
+from holdfast.gate.resuming import Resuming
 from holdfast.journal import Journal
 
 
@@ -92,12 +93,20 @@ class Gate:
         self.hold = Hold()
         self._asking = asking
         self._questions = Questions(journal, asking, redactor)
+        self._results = Results(journal, guards=guards, redactor=redactor)
         self._execution = Execution(
             journal,
             limiter=limiter,
-            guards=guards,
             redactor=redactor,
             questions=self._questions,
+            results=self._results,
+        )
+        self._resuming = Resuming(
+            journal,
+            redactor=redactor,
+            questions=self._questions,
+            execution=self._execution,
+            results=self._results,
         )
 
     async def perform(self, crossing: Crossing) -> Outcome | Doubt:
@@ -105,10 +114,9 @@ class Gate:
         started, past = monotonic(), crossing.past
         executor = crossing.executor or crossing.desk.toolbox.get(crossing.name)
         if past is not None:
-            await self._check_same(crossing, executor, past)
+            await self._resuming.check_same(crossing, executor, past)
             if past.answered:
-                await self._execution.over(crossing, past)
-                return await self._execution.again(crossing, past)
+                return await self._resuming.answered(crossing, past)
         try:
             if executor is None:
                 raise Refused(unknown_tool(crossing.name), rules=("default.unknown",))
@@ -120,9 +128,8 @@ class Gate:
                 return passing
             if crossing.beside is not None:  # part of a call that is under way
                 return await self._execution.make(crossing, passing, started)
-            if (
-                self.hold.closed
-            ):  # the process ends while the call waits there: leave nothing unsaid
+            if self.hold.closed:
+                # The process ends while the call waits there: leave nothing unsaid.
                 await crossing.desk.settle(durable=True)
             async with self.hold:
                 return await self._execution.make(crossing, passing, started)
@@ -162,6 +169,10 @@ class Gate:
             raise InternalError("A question to a model is in doubt, which it can't be.")
         return end
 
+    def tell_slow(self) -> None:
+        """See to it that reads that take long are on record; to be called now and then."""
+        self._execution.tell_slow()
+
     def purses_of(self, call: object) -> Sequence[Purse]:
         """The budgets that what is made beside a call uses up: `call` is its `Context.call`."""
         return call.crossing.desk.purses if isinstance(call, Inquiry) else ()
@@ -180,7 +191,7 @@ class Gate:
                 arguments, wanted = await self._hooked(crossing, executor, arguments)
                 body = _json_body(arguments)
         else:  # it was asked about before: the arguments are those that were shown
-            arguments, request = await self._shown(past), past.request
+            arguments, request = await self._resuming.arguments(past), past.request
             body = _json_body(arguments)
         ruling = self._ruling(crossing, executor, arguments)
         passing = Passing(executor, arguments, request, body, ruling)
@@ -215,16 +226,6 @@ class Gate:
         if self.redactor.json(arguments) != arguments:
             raise Refused(holds_secret(crossing.name))
         return arguments, data
-
-    async def _shown(self, past: Past) -> dict[str, Json]:
-        arguments = await stored_json(self.journal, past.arguments)
-        if not isinstance(arguments, dict):
-            raise OperatorError(
-                "REPLAY_MISMATCH",
-                f"Call {past.ordinal} has no arguments on record; nothing was done.",
-                hint="The journal is not what it was: run `holdfast journal verify`.",
-            )
-        return arguments
 
     def _ruling(self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]) -> Ruling:
         desk = crossing.desk
@@ -320,7 +321,7 @@ class Gate:
     async def _recover(self, crossing: Crossing, executor: Executor, past: Past) -> Outcome | Doubt:
         """Only the intent is known."""
         assert past.intent is not None
-        arguments = await self._shown(past)
+        arguments = await self._resuming.arguments(past)
         passing = Passing(
             executor,
             arguments,
@@ -330,47 +331,7 @@ class Gate:
             reserved=past.intent.reserved,
         )
         passing.shorten(crossing.within_ms)
-        refused = await self._execution.recovered(crossing, passing, past)
-        if refused is not None:
-            return refused
-        released = past.released > past.attempt
-        what = action(
-            past.intent,
-            reconciles=executor.reconciles,
-            released=released,
-            asks=past.question is not None,
-        )
-        if what is Action.ANSWER:
-            return await self._execution.ask_on(crossing, passing, past, _void(passing, past))
-        if passing.ruling.verdict is Verdict.DENY and what is Action.REPEAT:
-            what = Action.ASK  # it may not be done now, and nobody knows whether it was done
-        if what is Action.RECONCILE:
-            found = await self._execution.reconcile(crossing, passing, past)
-            if not isinstance(found, str):
-                return found
-            if passing.ruling.verdict is Verdict.DENY:
-                return await self._execution.doubt(crossing, past)
-            return await self._execution.repeat(crossing, passing, past, found)
-        if what is Action.REPEAT:
-            reason = "released" if released else "recovered"
-            return await self._execution.repeat(crossing, passing, past, reason)
-        return await self._execution.doubt(crossing, past)
-
-    async def _check_same(self, crossing: Crossing, executor: Executor | None, past: Past) -> None:
-        """Refuse a replay that asks for something else than it did."""
-        if crossing.known:  # it was read from the record itself
-            return
-        now = self.redactor.json(as_asked(crossing, executor))
-        same = crossing.name == past.name
-        if same and past.answered and not crossing.args:
-            # By name they are told without the capability, which may be gone by now, or another.
-            by_name = self.redactor.json(dict(crossing.kwargs))
-            same = past.request in (_digest(now), _digest(by_name))
-        elif same and (executor is not None or not past.answered):
-            same = _digest(now) == past.request
-        if not same:
-            then = await stored_json(self.journal, past.arguments)
-            raise mismatch(past, crossing.name, then=then, now=now)
+        return await self._resuming.recover(crossing, passing, past)
 
     def _refuse(
         self, crossing: Crossing, executor: Executor | None, refused: Refused, started: float
@@ -385,27 +346,13 @@ class Gate:
         asked = self.redactor.json(as_asked(crossing, executor))
         effect = executor.capability.side_effect if executor else SideEffect.NONE
         body = _json_body(asked)
-        return self._execution.refused(crossing, body, effect, error, refused, started)
-
-
-def _void(passing: Passing, past: Past) -> ModelError | None:
-    """Why a call that waits for an answer may not be made any more; `None`: it may."""
-    asked = past.question
-    if passing.ruling.verdict is Verdict.DENY:
-        return denied(past.name, passing.ruling)
-    if asked is not None and asked.request.capability != passing.capability.digest:
-        return changed(past.name)
-    return None
+        return self._results.refused(crossing, body, effect, error, refused, started)
 
 
 def _free(passing: Passing, wanted: Risk | None) -> bool:
     """Whether a call is one that a dry run makes, and a plan need not name: a read that nobody is asked about."""
     allowed = passing.ruling.verdict is Verdict.ALLOW and wanted is None
     return allowed and passing.capability.side_effect in HARMLESS
-
-
-def _digest(value: Json) -> str:
-    return _json_body(value).ref.digest
 
 
 def _json_body(value: Json) -> Body:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 import anyio
 
-from holdfast.agent.agents import Definition
+from holdfast.agent.definition import Definition
 from holdfast.contracts import Budget, Mount, Setup, new_id, parse
 from holdfast.contracts.agent import AgentResult, AgentSpec, Compacting, Retrying
 from holdfast.contracts.message import Message

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.capabilities.declare import Declared
-from holdfast.contracts import new_id
+from holdfast.contracts import Language, new_id
 from holdfast.contracts.agent import AgentResult
 from holdfast.errors import OperatorError
 from holdfast.gate.approvals import Approvals
 from holdfast.gate.dispatch import Callback
+from holdfast.gate.gate import Gate
 from holdfast.gate.guards import HOOKS
 from holdfast.gate.hooks import Hook
 from holdfast.gate.policy import Policy
@@ -24,6 +25,7 @@ from holdfast.runtime._surface_sign_in import SignIns
 from holdfast.runtime.settings import Settings, file_of
 from holdfast.runtime.surfaces import Surfaces
 from holdfast.shell import Shell
+from holdfast.shell.box import Boxes
 from holdfast.shell.runs import Runs
 from holdfast.shell.services import Services
 from holdfast.shell.sessions import Sessions
@@ -155,74 +157,127 @@ async def open(
     a process that resumes its runs needs them too. `on_approval` is asked before a run is parked. `secrets` are
     values, by name, that must appear nowhere.
     """
-    settings = Settings.load(config)
-    if isinstance(url, str):
-        journal_settings = settings.journal.model_copy(update={"url": url})
-        settings = settings.model_copy(update={"journal": journal_settings})
+    settings = _settings(url, config)
     async with AsyncExitStack() as rest:
-        if isinstance(url, Journal):
-            journal = url
-        else:
-            journal = wiring.open_journal(settings)
-            rest.push_async_callback(journal.close)
-        key = wiring.state_key(settings)
-        redactor = wiring.make_redactor(settings, secrets or {})
-        rest.enter_context(wiring.redacted_logs(redactor))
-        credentials = Credentials(settings, journal, redactor)
-        await credentials.restore()
-        approvals = Approvals(journal, redact=redactor.text)
-        policy = wiring.make_policy(settings)
-        asked = await rest.enter_async_context(wiring.make_hooks(settings, hooks, journal))
-        if asked.specs:
-            await journal.append(HOOKS, asked.registered("runtime"), durable=False)
-        gate = wiring.make_gate(settings, journal, approvals, asked, redactor, on_approval)
-        boxes = wiring.open_boxes(settings)
-        for one in boxes.values():
-            await rest.enter_async_context(one)
-        owner, file = new_id("shell"), file_of(config)
+        ground = await _ground(rest, settings, url, hooks, on_approval, secrets or {})
         surfaces = await rest.enter_async_context(
-            Surfaces.open(
-                journal,
-                wiring.make_sources(
-                    settings, redactor, lambda: credentials.leases, gate, lambda: thinking
-                ),
-                settings.surfaces,
-                file=None if file is None else file.absolute(),
-                owner=owner,
-                redact=redactor.text,
-                sign_ins=SignIns(
-                    journal,
-                    approvals,
-                    timeout_ms=settings.approvals.timeout_ms,
-                    redact=redactor.text,
-                ),
-            )
+            _surfaces(ground, file_of(config), lambda: thinking)
         )
         services = Services(
-            journal=journal,
-            boxes=boxes,
-            key=key,
+            journal=ground.journal,
+            boxes=ground.boxes,
+            key=ground.key,
             limits=settings.shell.limits,
-            gate=gate,
-            approvals=approvals,
-            policy=policy,
+            gate=ground.gate,
+            approvals=ground.approvals,
+            policy=ground.policy,
             setup=settings.session,
-            tools=wiring.make_tools(capabilities, redactor, journal, surfaces),
-            owner=owner,
+            tools=wiring.make_tools(capabilities, ground.redactor, ground.journal, surfaces),
+            owner=ground.owner,
             surfaces=surfaces,
         )
         shell = await rest.enter_async_context(Shell.open(services))
         thinking = Thinking(shell)
         rest.push_async_callback(thinking.close)
         yield Runtime(
-            journal=journal,
+            journal=ground.journal,
             shell=shell,
-            sessions=Sessions(journal),
-            runs=Runs(journal, shell, thinking),
-            approvals=approvals,
-            policy=policy,
+            sessions=Sessions(ground.journal),
+            runs=Runs(ground.journal, shell, thinking),
+            approvals=ground.approvals,
+            policy=ground.policy,
             settings=settings,
             surfaces=surfaces,
             _thinking=thinking,
-            _credentials=credentials,
+            _credentials=ground.credentials,
         )
+
+
+def _settings(url: str | Journal | None, config: Mapping[str, Any] | str | Path | None) -> Settings:
+    """What is in force; a journal that is named counts for the one in the settings."""
+    settings = Settings.load(config)
+    if not isinstance(url, str):
+        return settings
+    journal = settings.journal.model_copy(update={"url": url})
+    return settings.model_copy(update={"journal": journal})
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What the surfaces and the shell of a runtime stand on."""
+
+    settings: Settings
+    journal: Journal
+    key: bytes
+    redactor: Redactor
+    credentials: Credentials
+    approvals: Approvals
+    policy: Policy
+    gate: Gate
+    boxes: dict[Language, Boxes]
+    owner: str
+
+
+async def _ground(
+    rest: AsyncExitStack,
+    settings: Settings,
+    url: str | Journal | None,
+    hooks: Sequence[Hook],
+    on_approval: Callback | None,
+    secrets: Mapping[str, str],
+) -> _Ground:
+    """Open the journal and what comes before anything can be called; `rest` closes it."""
+    if isinstance(url, Journal):
+        journal = url
+    else:
+        journal = wiring.open_journal(settings)
+        rest.push_async_callback(journal.close)
+    key = wiring.state_key(settings)
+    redactor = wiring.make_redactor(settings, secrets)
+    rest.enter_context(wiring.redacted_logs(redactor))
+    credentials = Credentials(settings, journal, redactor)
+    await credentials.restore()
+    approvals = Approvals(journal, redact=redactor.text)
+    policy = wiring.make_policy(settings)
+    asked = await rest.enter_async_context(wiring.make_hooks(settings, hooks, journal))
+    if asked.specs:
+        await journal.append(HOOKS, asked.registered("runtime"), durable=False)
+    gate = wiring.make_gate(settings, journal, approvals, asked, redactor, on_approval)
+    boxes = wiring.open_boxes(settings)
+    for one in boxes.values():
+        await rest.enter_async_context(one)
+    return _Ground(
+        settings=settings,
+        journal=journal,
+        key=key,
+        redactor=redactor,
+        credentials=credentials,
+        approvals=approvals,
+        policy=policy,
+        gate=gate,
+        boxes=boxes,
+        owner=new_id("shell"),
+    )
+
+
+def _surfaces(
+    ground: _Ground, file: Path | None, thinking: Callable[[], Thinking]
+) -> AbstractAsyncContextManager[Surfaces]:
+    """Tools that come and go; `file` is where the settings are, `thinking` are the agents once there are any."""
+    settings, redactor = ground.settings, ground.redactor
+    return Surfaces.open(
+        ground.journal,
+        wiring.make_sources(
+            settings, redactor, lambda: ground.credentials.leases, ground.gate, thinking
+        ),
+        settings.surfaces,
+        file=None if file is None else file.absolute(),
+        owner=ground.owner,
+        redact=redactor.text,
+        sign_ins=SignIns(
+            ground.journal,
+            ground.approvals,
+            timeout_ms=settings.approvals.timeout_ms,
+            redact=redactor.text,
+        ),
+    )

@@ -10,7 +10,6 @@ journal alone tells how the run went, and a replay goes the same way.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -20,23 +19,20 @@ import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.contracts import (
-    CallStatus,
     Diagnostic,
     ErrorObject,
     ExternalCallRecord,
     RunStatus,
-    SideEffect,
 )
-from holdfast.gate.crossing import Crossing, Desk, Doubt, Mood, Outcome, call_record
-from holdfast.gate.past import Past, Pasts
+from holdfast.gate.crossing import Crossing, Desk, Doubt, Mood, Outcome
+from holdfast.gate.past import Pasts
 from holdfast.shell.box import AtAwait, AtCall, Box, Gave, Later, Raised, Ran, Stop, Wanted
+from holdfast.shell.clock import Clock, out_of_time
+from holdfast.shell.errand import Errand, Parked, lines_of
 
 CancelMode = Literal["now", "after_effect"]
 
 _T = TypeVar("_T")
-
-_WATCH_AGAIN = 0.05
-"""Seconds until a run whose time has run out is looked at again: something else is about to end it."""
 
 
 class Performs(Protocol):
@@ -45,38 +41,6 @@ class Performs(Protocol):
     async def perform(self, crossing: Crossing) -> Outcome | Doubt:
         """Make a call."""
         ...
-
-
-@dataclass(slots=True)
-class Errand:
-    """One call of the run, under way or done."""
-
-    id: int
-    name: str
-    mood: Mood = "working"
-    order: tuple[int, int] | None = None
-    """Its place among the results, once that is fixed: those of earlier processes come first."""
-    end: Outcome | Doubt | None = None
-
-    @property
-    def stuck(self) -> bool:
-        """Whether only somebody from outside can help it on."""
-        return isinstance(self.end, Doubt) or (self.end is None and self.mood == "waiting")
-
-    @property
-    def working(self) -> bool:
-        """Whether its time counts as the run's."""
-        return self.end is None and self.mood == "working"
-
-
-@dataclass(frozen=True, slots=True)
-class Parked:
-    """Where a run stands that can't go on."""
-
-    waiting: tuple[Errand, ...]
-    """Calls that wait for a person."""
-    doubts: tuple[Errand, ...]
-    """Calls of which nobody knows the end."""
 
 
 class _OutOfTime(Exception):
@@ -89,18 +53,6 @@ class _Left(Exception):
 
 class CancelRequested(Exception):
     """Somebody wants the run stopped, and nothing is under way any more."""
-
-
-@dataclass(slots=True)
-class Clock:
-    """The time that counts for `wall_ms`: computing, and calls; not waiting for people."""
-
-    limit_ms: int
-    used: float = 0.0
-
-    def left(self) -> float:
-        """Seconds."""
-        return max(0.0, self.limit_ms / 1000 - self.used)
 
 
 @dataclass(slots=True)
@@ -121,8 +73,6 @@ class Drive:
     _unstarted: dict[int, Crossing] = field(default_factory=dict[int, Crossing])
     _inline: bool = False
     _expired: bool = False
-    _since: float | None = None
-    _watching: asyncio.TimerHandle | None = None
     _calls: TaskGroup | None = None
     _changed: anyio.Event = field(default_factory=anyio.Event)
     _failure: BaseException | None = None
@@ -136,28 +86,27 @@ class Drive:
         found: Ran | Parked | None = None
         failure: Exception | None = None
         # One timer for the whole run: a deadline for each call would cost more than the rest of it.
-        self._watch()
+        self.clock.watch(self._expire)
         with self._scope:
             # What is raised inside a task group comes out in a group: carry it out by hand.
             async with anyio.create_task_group() as calls:
                 self._calls = calls
                 try:
-                    stop = await self._timed(first)
+                    stop = await self.clock.timed(first)
                     if reopened:
                         self._take_up(stop)
                     found = await self._to_the_end(stop)
                 except _OutOfTime:
-                    found = await self.box.stop(_out_of_time(self.clock.limit_ms))
+                    found = await self.box.stop(out_of_time(self.clock.limit_ms))
                 except Exception as why:  # noqa: BLE001 - raised below
                     failure = why
                 finally:
                     calls.cancel_scope.cancel()
-                    if self._watching is not None:
-                        self._watching.cancel()
+                    self.clock.unwatch()
         if failure is not None:
             raise failure
         if found is None and self._expired and self.cancel is None:
-            found = await self.box.stop(_out_of_time(self.clock.limit_ms))
+            found = await self.box.stop(out_of_time(self.clock.limit_ms))
         if found is None:
             raise CancelRequested
         return found
@@ -168,6 +117,10 @@ class Drive:
             self.cancel = mode
         self._stop_if_due()
         self._wake()
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._scope.cancel()
 
     def _stop_if_due(self) -> None:
         """Stop the code too, which may compute for ever."""
@@ -205,7 +158,7 @@ class Drive:
         if self.awaited(call.name) and not stop.direct:
             # It is under way from the code's next stop on: a call that is alone then needs no task.
             self._start_all(but=errand)
-            return await self._timed(self.box.resume(Later(), wall_ms=self._wall_ms()))
+            return await self.clock.timed(self.box.resume(Later(), wall_ms=self.clock.left_ms()))
         await self._get_going(last=errand)
         ready = await self._until(lambda: errand if isinstance(errand.end, Outcome) else None)
         return await self._resume(ready) if ready else self._parked()
@@ -216,7 +169,7 @@ class Drive:
         if end.fatal and end.error is not None:
             return await self.box.stop(end.error)
         answer = Gave(end.value) if end.error is None else Raised(end.error, end.kind)
-        return await self._timed(self.box.resume(answer, id=id_, wall_ms=self._wall_ms()))
+        return await self.clock.timed(self.box.resume(answer, id=id_, wall_ms=self.clock.left_ms()))
 
     async def _leftovers(self, ran: Ran) -> Ran:
         """Wait for calls that the code did not wait for: what they do is part of the run."""
@@ -224,7 +177,7 @@ class Drive:
         try:
             await self._until(lambda: None if self._any_working() else True, alone=True)
         except _OutOfTime:
-            return _overtaken(ran, _out_of_time(self.clock.limit_ms))
+            return _overtaken(ran, out_of_time(self.clock.limit_ms))
         return ran
 
     # -- waiting --------------------------------------------------------------------------------------
@@ -278,16 +231,6 @@ class Drive:
             tuple(errand for errand in stuck if errand.end is None),
             tuple(errand for errand in stuck if errand.end is not None),
         )
-
-    async def _timed(self, step: Awaitable[Stop]) -> Stop:
-        since = monotonic()
-        try:
-            return await step
-        finally:
-            self.clock.used += monotonic() - since
-
-    def _wall_ms(self) -> float:
-        return self.clock.left() * 1000
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
@@ -350,14 +293,15 @@ class Drive:
 
     async def _alone(self, errand: Errand, crossing: Crossing) -> None:
         """Make a call that nothing else is under way beside. If it waits for a person, it is left there."""
-        self._since, self._inline = monotonic(), True
+        self._inline = True
+        self.clock.start()
         try:
             self._ended(errand, await self.performs.perform(crossing))
         except _Left:
             pass
         finally:
             self._inline = False
-            self._count()
+            self.clock.stop()
 
     def _mood(self, errand: Errand, now: Mood) -> None:
         """A call works, asks, or waits. Of one that is alone, the clock stops meanwhile, or it is left there."""
@@ -365,27 +309,11 @@ class Drive:
         if not self._inline:
             self._wake()
             return
-        self._count()
+        self.clock.stop()
         if now == "working":
-            self._since = monotonic()
+            self.clock.start()
         elif now == "waiting":
             raise _Left
-
-    def _watch(self) -> None:
-        """Called by a timer: whether the run's time has run out while one call is under way, alone."""
-        spent = 0.0 if self._since is None else monotonic() - self._since
-        left = self.clock.left() - spent
-        if left <= 0 and self._since is not None:
-            self._expired = True
-            self._scope.cancel()
-            return
-        loop = asyncio.get_running_loop()
-        self._watching = loop.call_later(max(left, _WATCH_AGAIN), self._watch)
-
-    def _count(self) -> None:
-        since, self._since = self._since, None
-        if since is not None:
-            self.clock.used += monotonic() - since
 
     def _ended(self, errand: Errand, end: Outcome | Doubt) -> None:
         errand.end = end
@@ -406,23 +334,7 @@ class Drive:
         self, own: Iterable[tuple[int, ExternalCallRecord]]
     ) -> tuple[ExternalCallRecord, ...]:
         """The line about every call of the run, in the order the code made them."""
-        lines = dict(own)
-        for ordinal, past in self.pasts.calls.items():
-            lines[ordinal] = record_of(past)
-        for ordinal, errand in self.errands.items():
-            if isinstance(errand.end, Outcome):
-                lines[ordinal] = errand.end.record
-            elif ordinal not in lines and errand.stuck:  # any other was not made
-                lines[ordinal] = self._pending(errand)
-        return tuple(lines[ordinal] for ordinal in sorted(lines))
-
-    def _pending(self, errand: Errand) -> ExternalCallRecord:
-        executor = self.desk.toolbox.get(errand.name)
-        effect = executor.capability.side_effect if executor else SideEffect.NONE
-        status = CallStatus.APPROVAL_PENDING if errand.end is None else CallStatus.TIMEOUT
-        return ExternalCallRecord(
-            name=errand.name, side_effect=effect, duration_ms=0, status=status, request_digest=""
-        )
+        return lines_of(own, self.pasts, self.errands, self.desk.toolbox)
 
 
 def _overtaken(ran: Ran, error: ErrorObject) -> Ran:
@@ -437,39 +349,4 @@ def _overtaken(ran: Ran, error: ErrorObject) -> Ran:
         error=error,
         diagnostics=found,
         state_kept=False,
-    )
-
-
-def _out_of_time(limit_ms: int) -> ErrorObject:
-    return ErrorObject(
-        code="TIMEOUT_WALL",
-        message=f"The run took longer than {limit_ms} ms.",
-        hint="Call less, ask for less at a time, or run with a greater `wall_ms`.",
-    )
-
-
-def record_of(past: Past) -> ExternalCallRecord:
-    """The line about a call that is on record."""
-    result, intent = past.result, past.intent
-    if intent is None:
-        effect = past.approval.side_effect if past.approval else SideEffect.NONE
-    else:
-        effect = intent.side_effect
-    if result is None or not past.answered:
-        asks = intent is None or past.question is not None
-        waiting = CallStatus.APPROVAL_PENDING if asks else CallStatus.TIMEOUT
-        return ExternalCallRecord(
-            name=past.name,
-            side_effect=effect,
-            duration_ms=0,
-            status=waiting,
-            request_digest=past.request,
-        )
-    return call_record(
-        past.name,
-        effect,
-        past.request,
-        took=(result.duration_ms or 0) / 1000,
-        response=result.content_refs[0] if result.content_refs else None,
-        error=result.error,
     )

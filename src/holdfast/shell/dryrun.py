@@ -25,8 +25,10 @@ from holdfast.gate.crossing import Desk
 from holdfast.gate.past import Pasts
 from holdfast.journal.pen import Pen
 from holdfast.shell.box import Box
+from holdfast.shell.clock import Clock
 from holdfast.shell.discovery import discovery
-from holdfast.shell.drive import Clock, Drive, Parked
+from holdfast.shell.drive import Drive
+from holdfast.shell.errand import Parked
 from holdfast.shell.replay import restore
 from holdfast.shell.services import Services, outside_of, run_limits, setup_of
 from holdfast.shell.story import cleaned, failed, result_of

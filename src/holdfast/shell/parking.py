@@ -17,7 +17,8 @@ from holdfast.contracts.payload import RunParked
 from holdfast.errors import HoldfastError
 from holdfast.gate.past import Pasts, pasts_of
 from holdfast.gate.questions import left_behind, never_made, withdrawn
-from holdfast.shell.drive import Drive, Parked
+from holdfast.shell.drive import Drive
+from holdfast.shell.errand import Parked
 from holdfast.shell.snapshot import Snapshot, pack
 from holdfast.shell.story import Story, cleaned
 
@@ -70,7 +71,7 @@ async def park(session: Session, story: Story, drive: Drive, parked: Parked) -> 
     await session.pen.append([draft], durable=True)
     session.limits = session.limits or story.session_limits
     session.open_run = story.run_id
-    await session.drop()
+    await session.contents.drop()
     if story.parent is None:  # else there is more to write: that the agent stands, too
         await session.pen.release()
     return result
@@ -82,7 +83,7 @@ async def _parked_state(
     """The engine's state at the call, sealed; nothing where it can't be written down."""
     box = drive.box
     engine = session.boxes.engine
-    names = tuple(sorted(session.names))
+    names = tuple(sorted(session.contents.names))
     pending = {"run_id": story.run_id}
     try:
         state = Snapshot(
@@ -91,7 +92,7 @@ async def _parked_state(
             await box.dump(),
             names=names,
             pending=pending,
-            sources=session.definitions.told(),
+            sources=session.contents.definitions.told(),
         )
         sealed = pack(session.services.key, state)
     except HoldfastError:

@@ -8,7 +8,7 @@ from holdfast.gate.answers import answer
 from holdfast.gate.crossing import Crossing, Doubt, Outcome, as_asked
 from holdfast.gate.past import Past, mismatch, stored_json
 from holdfast.journal import Journal
-from holdfast.shell.drive import Parked
+from holdfast.shell.errand import Parked
 
 _REFUSED = EffectStatus.DENIED_BEFORE_EXECUTION
 

@@ -32,8 +32,9 @@ from holdfast.gate.past import Past, Pasts, pasts_of, stored_json
 from holdfast.gate.policy import Call, Policy
 from holdfast.journal.pen import Pen
 from holdfast.shell.box import Ran
+from holdfast.shell.clock import Clock
 from holdfast.shell.discovery import discovery
-from holdfast.shell.drive import Clock, Drive
+from holdfast.shell.drive import Drive
 from holdfast.shell.recorded import Recorded, stands
 from holdfast.shell.replay import restore
 from holdfast.shell.services import Services, outside_of, setup_of

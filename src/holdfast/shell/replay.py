@@ -26,9 +26,11 @@ from holdfast.gate.past import Pasts
 from holdfast.journal import Journal
 from holdfast.journal.pen import Pen
 from holdfast.shell.box import Box, Boxes, Ran
+from holdfast.shell.clock import Clock
 from holdfast.shell.definitions import Definitions
 from holdfast.shell.discovery import discovery
-from holdfast.shell.drive import Clock, Drive, Parked
+from holdfast.shell.drive import Drive
+from holdfast.shell.errand import Parked
 from holdfast.shell.recorded import Recorded, stands
 from holdfast.shell.refusals import other_limits
 from holdfast.shell.services import Services, outside_of, setup_of
@@ -111,6 +113,46 @@ async def restore(
         raise
     size = len(start.state or b"")
     return Restored(box, debt_ms, runs, start.digest, start.warning, names, definitions, size)
+
+
+async def as_it_was(
+    services: Services,
+    boxes: Boxes,
+    *,
+    session_id: str,
+    limits: SessionLimits | None,
+    at: int,
+) -> Snapshot:
+    """The state of a session after record `at`; `limits` are its own, if they are known."""
+    journal = services.journal
+    row: dict[str, Any] = await journal.row("sessions", session_id) or {}
+    own = SessionLimits.model_validate(row.get("limits") or {})
+    built_in = setup_of(services, row).limits or limits or own
+    upto = 0
+    # One that was destroyed under this name before is another session.
+    async for record in journal.read(session_id, after=int(row["created_pos"]) - 1):
+        if record.seq > at:
+            break
+        upto = record.pos
+    if upto == 0:
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"Session `{session_id}` has no record up to {at}.",
+            hint="`holdfast journal show` lists its records.",
+        )
+    made = await restore(services, boxes, session_id=session_id, limits=built_in, upto=upto)
+    try:
+        state = await made.box.dump()
+    finally:
+        await made.box.close()
+    return Snapshot(
+        session_id,
+        boxes.engine,
+        state,
+        limits=built_in.model_dump(mode="json"),
+        names=tuple(sorted(made.names)),
+        sources=made.definitions.told(),
+    )
 
 
 class _Start(NamedTuple):

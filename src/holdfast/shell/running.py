@@ -1,10 +1,7 @@
 """One run of a session: started, parked where it waits, resumed, ended.
 
-A run of code that touched nothing outside needs no sync, and no waiting: its records are handed to the journal
-before the caller gets the answer, and are written a moment later. They keep their order, so whatever is on record
-after them proves them too; a process that is killed in that very moment loses a computation, never an effect.
-Whoever wants to wait for the disk says `durable`. A run that takes longer than `LATE` has its start handed in while
-it computes, so that it leaves a trace if the machine dies with it; one that calls out has it on record before that.
+A run that takes longer than `LATE` has its start handed in while it computes, so that it leaves a trace if the
+machine dies with it; one that calls out has it on record before that. When its end is on record: `ending.py`.
 
 A run that waits for a person is parked: the engine's state at the call is saved, and box and lease are given back.
 To resume it, take that state or, without it, run the code again from the session's state, and answer each call from
@@ -15,53 +12,44 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 
-from holdfast.contracts import (
-    Diagnostic,
-    Draft,
-    ErrorObject,
-    ExternalCallRecord,
-    RunRequest,
-    RunResult,
-    RunStatus,
-    SessionLimits,
-    canonical_json,
-)
+from holdfast.contracts import Draft, RunRequest, RunResult, SessionLimits, canonical_json
 from holdfast.contracts.payload import RunResumed
 from holdfast.errors import CallerError, HoldfastError, InternalError
-from holdfast.gate.crossing import Desk, Outcome
 from holdfast.gate.dryrun import ApprovedPlan
 from holdfast.gate.past import Pasts
-from holdfast.gate.redact import Redactor
 from holdfast.journal.pen import LEASE_MS
-from holdfast.shell.box import AtAwait, AtCall, Box, Ran, Stop
-from holdfast.shell.definitions import Definitions
-from holdfast.shell.drive import CancelMode, CancelRequested, Clock, Drive, Parked
+from holdfast.shell.box import Box, Ran, Stop
+from holdfast.shell.drive import CancelMode, CancelRequested, Drive
+from holdfast.shell.ending import (
+    cancelled_result,
+    ended,
+    hooked,
+    may_complete,
+    naming_doubts,
+    settled,
+    told,
+    undo,
+)
+from holdfast.shell.errand import Parked
+from holdfast.shell.outfit import desk_of, drive_of, story_of
 from holdfast.shell.parking import park, withdraw
 from holdfast.shell.plans import approved_plan
-from holdfast.shell.refusals import hook_stopped
-from holdfast.shell.services import outside_of
-from holdfast.shell.standing import Standing, find_standing
-from holdfast.shell.story import Story, cleaned, failed, result_of, was_cancelled
+from holdfast.shell.reopening import again, reopen
+from holdfast.shell.standing import find_standing
+from holdfast.shell.story import Story, failed, result_of
 
 if TYPE_CHECKING:
     from holdfast.shell.session import Session
 
 LATE = 0.001
 """Seconds after which the start of a run is handed in without waiting for its end."""
-
-DEBT_MS = 100
-DEBT_RUNS = 512
-"""The state is saved once this much, or this many runs, would have to be replayed."""
-
-CALL_DEBT_MS = 1
-"""What replaying one call counts, beside computing."""
 
 
 class Runner:
@@ -96,15 +84,15 @@ class Runner:
             request = request.model_copy(update={"inputs": _as_recorded(request.inputs)})
         try:
             plan = await approved_plan(session.services.journal, request)
-            box = await session.ready(limits)
+            box = await session.contents.ready(limits, used=session.used)
         except CallerError as refusal:
             if refusal.status is None:
                 raise
             return failed(refusal)
-        session.reads(request.code, request.inputs)
-        if session.toolbox.all() or session.services.gate.guards.runs or parent is not None:
-            story = self._story(
-                request, limits, actor=actor, named=run_id, parent=parent, call_id=call_id
+        session.contents.reads(request.code, request.inputs)
+        if session.opening.toolbox.all() or session.services.gate.guards.runs or parent is not None:
+            story = story_of(
+                session, request, limits, actor=actor, named=run_id, parent=parent, call_id=call_id
             )
             return await self._driven(story, request, limits, box, plan, durable=durable)
         return await self._undriven(
@@ -128,7 +116,7 @@ class Runner:
 
         async def meanwhile() -> None:
             nonlocal story, late
-            story = self._story(request, limits, actor=actor, named=run_id)
+            story = story_of(session, request, limits, actor=actor, named=run_id)
             self._run_id = story.run_id
             late = asyncio.get_running_loop().call_later(LATE, self._tell, story)
 
@@ -138,7 +126,7 @@ class Runner:
                 request.code,
                 inputs=request.inputs,
                 limits=limits,
-                names=session.discovery(limits),
+                names=session.opening.discovery(limits),
                 meanwhile=meanwhile,
             )
             if self._plain is not None and self._plain.cancel_called:
@@ -158,11 +146,13 @@ class Runner:
             self._plain = None
             if late is not None:
                 late.cancel()
-        story = story or self._story(request, limits, actor=actor, named=run_id)
+        story = story or story_of(session, request, limits, actor=actor, named=run_id)
         if not isinstance(ran, Ran):
             raise InternalError("Code stands at a call that nobody gave it.")
-        result = self._told(result_of(story.run_id, ran, session.warning))
-        return await self._ended(story, ran, result, save=request.return_snapshot, durable=durable)
+        result = told(session, result_of(story.run_id, ran, session.contents.warning))
+        return await ended(
+            session, story, ran, result, save=request.return_snapshot, durable=durable
+        )
 
     async def _driven(
         self,
@@ -175,17 +165,19 @@ class Runner:
         durable: bool,
     ) -> RunResult:
         """Run code that can call out."""
-        desk = await self._desk(story, plan, actor=story.actor)
-        drive = self._drive_of(box, desk, Pasts(), limits)
+        session = self._session
+        opening, contents = session.opening, session.contents
+        desk = await desk_of(session, story, plan)
+        drive = drive_of(session, box, desk, Pasts(), limits)
 
         def begin() -> Awaitable[Stop]:
             return box.run(
                 request.code,
                 inputs=request.inputs,
                 limits=limits,
-                names=self._session.discovery(limits),
-                outside=self._session.outside(),
-                meant=self._session.meant(request.code),
+                names=opening.discovery(limits),
+                outside=opening.outside(),
+                meant=opening.meant(request.code, contents),
             )
 
         return await self._through(
@@ -202,71 +194,33 @@ class Runner:
             return found
         # Those it started with, whatever the session is opened with by now.
         limits = found.request.limits or session.limits or session.limits_of(found.request)
-        story = self._story(
-            found.request, limits, actor=found.actor, run_id=run_id, parent=found.parent
+        story = story_of(
+            session, found.request, limits, actor=found.actor, run_id=run_id, parent=found.parent
         )
         plan = await approved_plan(session.services.journal, found.request, used_by=run_id)
         if plan is not None:
             plan.took(found.pasts)
-        desk = await self._desk(story, plan, actor=found.actor)
+        desk = await desk_of(session, story, plan)
         desk.responses = found.pasts.responses
         session.open_run = run_id
-        box, stop = await self._reopened(found, limits)
+        box, stop = await reopen(session, found, limits)
         resumed = RunResumed(how="state" if stop else "replay", reason=found.reason)
         await session.pen.append([Draft.of(resumed, run_id=run_id)])
-        drive = self._drive_of(box, desk, found.pasts, limits, used_ms=found.wall_used_ms)
+        drive = drive_of(session, box, desk, found.pasts, limits, used_ms=found.wall_used_ms)
 
         def begin() -> Awaitable[Stop]:
-            return _at(stop) if stop else self._again(box, found, limits)
+            return _at(stop) if stop else again(session, box, found, limits)
 
         return await self._through(
             story, drive, begin, save=True, durable=durable, reopened=stop is not None
         )
 
-    def _again(self, box: Box, found: Standing, limits: SessionLimits) -> Awaitable[Stop]:
-        session = self._session
-        session.reads(found.request.code, found.request.inputs)
-        return box.run(
-            found.request.code,
-            inputs=found.request.inputs,
-            limits=limits,
-            names=session.discovery(limits),
-            # With what is gone by now: what it answered is on record.
-            outside=outside_of(session.toolbox, found.pasts),
-            meant=session.meant(found.request.code),
-        )
-
-    async def _reopened(
-        self, found: Standing, limits: SessionLimits
-    ) -> tuple[Box, AtCall | AtAwait | None]:
-        """A box that stands where the run stood; or one in the session's state, to run the code again."""
-        session = self._session
-        if found.state is not None and found.inside is not None:
-            await session.drop()
-            try:
-                box, stop = await session.boxes.reopen(
-                    found.inside,
-                    found.state,
-                    found.progress,
-                    code=found.request.code,
-                    run_limits=limits,
-                    names=session.discovery(limits),
-                    outside=session.outside(),
-                    inputs=found.request.inputs,
-                )
-            except CallerError:
-                pass  # the code is still there
-            else:
-                session.box, session.names = box, set(found.names)
-                session.definitions = Definitions(session.boxes, found.sources)
-                return box, stop
-        return await session.ready(limits), None
-
     async def abandon(self, run_id: str, reason: str | None) -> None:
         """Cancel a run that stands."""
         session = self._session
-        await withdraw(self._session, run_id)
-        story = self._story(RunRequest(session_id=session.id), session.defaults(), run_id=run_id)
+        await withdraw(session, run_id)
+        request = RunRequest(session_id=session.id)
+        story = story_of(session, request, session.opening.defaults(), run_id=run_id)
         await session.pen.append(story.cancelled(reason), durable=True)
 
     # -- cancelling -----------------------------------------------------------------------------------
@@ -335,19 +289,19 @@ class Runner:
         except HoldfastError as failure:
             if failure.code not in ("HOOK_FAILED", "PERMISSION_DENIED"):
                 raise
-            return await self._hooked(story, drive, failure, durable=durable)
+            return await hooked(session, story, drive, failure, durable=durable)
         finally:
             late.cancel()
             self._drive = None
         if isinstance(end, Parked):
             return await self._parked(story, drive, end)
-        end = await self._may_complete(drive, end)
+        end = await may_complete(session, drive, end)
         calls = drive.records(end.calls)
-        result = self._told(result_of(story.run_id, end, session.warning, calls))
+        result = told(session, result_of(story.run_id, end, session.contents.warning, calls))
         if drive.errands:
-            result = await self._settled(story, drive, result, end.calls)
-        session.debt_ms += CALL_DEBT_MS * len(calls)
-        return await self._ended(story, end, result, save=save, durable=durable)
+            result = await settled(session, story, drive, result, end.calls)
+        session.contents.called(len(calls))
+        return await ended(session, story, end, result, save=save, durable=durable)
 
     async def _parked(self, story: Story, drive: Drive, parked: Parked) -> RunResult:
         """Park it, unless its caller gave up meanwhile: then it is cancelled."""
@@ -365,181 +319,24 @@ class Runner:
             raise
         return result
 
-    async def _may_complete(self, drive: Drive, ran: Ran) -> Ran:
-        """A hook may not let a run complete: then it fails, and its state is undone."""
-        if ran.error is not None:
-            return ran
-        try:
-            await self._session.services.gate.guards.run_completes(drive.desk)
-        except HoldfastError as failure:
-            if failure.code not in ("HOOK_FAILED", "PERMISSION_DENIED"):
-                raise
-            return hook_stopped(ErrorObject.of(failure))
-        return ran
-
-    async def _settled(
-        self,
-        story: Story,
-        drive: Drive,
-        result: RunResult,
-        own: Sequence[tuple[int, ExternalCallRecord]],
-    ) -> RunResult:
-        """The run is over: nobody need answer what it asked, and what is in doubt is named."""
-        if all(isinstance(errand.end, Outcome) for errand in drive.errands.values()):
-            return result
-        drive.pasts = await withdraw(self._session, story.run_id)
-        result = result.model_copy(update={"external_calls": drive.records(own)})
-        return await self._naming_doubts(result)
-
-    async def _naming_doubts(self, result: RunResult) -> RunResult:
-        """The result, with the effects of which nobody knows whether they happened."""
-        row: dict[str, Any] = (
-            await self._session.services.journal.row("runs", str(result.run_id)) or {}
-        )
-        doubts = tuple(map(str, row.get("in_doubt", ())))
-        return result.model_copy(update={"in_doubt": doubts}) if doubts else result
-
-    async def _ended(
-        self, story: Story, ran: Ran, result: RunResult, *, save: bool, durable: bool
-    ) -> RunResult:
-        session = self._session
-        session.pen.raise_failure()
-        session.debt_ms += ran.metrics.duration_ms
-        session.debt_runs += 1
-        session.warning = None
-        due = save or session.debt_runs >= DEBT_RUNS or session.debt_ms >= DEBT_MS
-        if ran.state_kept:
-            session.definitions.ran(story.code, ran)
-        else:
-            await session.drop()
-        if durable or (ran.state_kept and due):
-            await session.pen.append(story.end(ran, result), durable=durable)
-        else:
-            session.pen.post(story.pending, lambda: story.end(ran, result))
-        session.limits = session.limits or story.session_limits
-        session.open_run = None
-        if ran.state_kept and due:
-            digest = await session.save()
-            if save:
-                result = result.model_copy(update={"snapshot_id": digest})
-        await session.services.gate.guards.run_over(session.id, story.run_id, result.status.value)
-        return result
-
-    async def _hooked(
-        self, story: Story, drive: Drive, failure: HoldfastError, *, durable: bool
-    ) -> RunResult:
-        """A hook stopped the run, or failed where it may not."""
-        error = ErrorObject.of(failure)
-        await withdraw(self._session, story.run_id)
-        ran = hook_stopped(error)
-        result = self._told(result_of(story.run_id, ran, None, drive.records(())))
-        drive.desk.tell()
-        result = await self._naming_doubts(result)
-        return await self._ended(story, ran, result, save=False, durable=durable)
-
     async def _cancelled(self, story: Story, drive: Drive) -> RunResult:
         session = self._session
-        if session.pen.cut_off:
-            await self._look_again(story, drive)
-        session.pen.raise_failure()
-        await session.drop()
-        await session.services.gate.guards.run_cancelled(drive.desk)
-        drive.pasts = await withdraw(self._session, story.run_id)
+        await undo(session, story, drive)
         await session.pen.append(story.cancelled(self._reason))
         session.limits = session.limits or story.session_limits
         session.open_run = None
         result = self._cancelled_result(story.run_id)
         result = result.model_copy(update={"external_calls": drive.records(())})
-        return await self._naming_doubts(result)
-
-    async def _look_again(self, story: Story, drive: Drive) -> None:
-        """A write was cut off, and may have landed or not: find out where the stream stands."""
-        session, journal = self._session, self._session.services.journal
-        session.pen.lose()
-        await session.pen.take(monotonic() + LEASE_MS / 1000)
-        row = await journal.row("sessions", session.id)
-        story.creates = row is None or row["status"] != "open"
-        story.told = drive.desk.begun = await journal.row("runs", story.run_id) is not None
+        return await naming_doubts(session, result)
 
     def stopped(self, scope: anyio.CancelScope) -> RunResult:
         """What its caller gets of a run that `scope` ended; of one that had not begun, nothing is on record."""
-        ended, self._stopped = self._stopped, None
-        return self._cancelled_result(ended[1] if ended and ended[0] is scope else None)
+        stopped, self._stopped = self._stopped, None
+        return self._cancelled_result(stopped[1] if stopped and stopped[0] is scope else None)
 
     def _cancelled_result(self, run_id: str | None) -> RunResult:
-        error, self._reason = was_cancelled(self._reason), None
-        return RunResult(
-            status=RunStatus.CANCELLED,
-            diagnostics=(Diagnostic.error(error),),
-            error=error,
-            run_id=run_id,
-        )
-
-    # -- parts ----------------------------------------------------------------------------------------
-
-    def _story(
-        self,
-        request: RunRequest,
-        limits: SessionLimits,
-        *,
-        actor: str | None = None,
-        run_id: str | None = None,
-        named: str | None = None,
-        parent: str | None = None,
-        call_id: str | None = None,
-    ) -> Story:
-        session = self._session
-        tools = session.toolbox.all()
-        return Story(
-            request,
-            limits,
-            session_limits=session.limits or session.defaults(),
-            creates=session.limits is None,
-            engine=session.boxes.engine,
-            setup=session.setup if session.setup.model_fields_set else None,
-            toolbox=session.toolbox.digest if tools else None,
-            actor=actor,
-            run_id=run_id,
-            named=named,
-            parent=parent,
-            call_id=call_id,
-        )
-
-    async def _desk(self, story: Story, plan: ApprovedPlan | None, *, actor: str | None) -> Desk:
-        session = self._session
-        purses = await session.purses()
-        return Desk(
-            session_id=session.id,
-            run_id=story.run_id,
-            pen=session.pen,
-            toolbox=session.toolbox,
-            policy=session.policy,
-            purses=purses,
-            plan=plan,
-            actor=actor or "holdfast",
-            begin=story.start,
-            begun=story.told,
-        )
-
-    def _drive_of(
-        self, box: Box, desk: Desk, pasts: Pasts, limits: SessionLimits, *, used_ms: int = 0
-    ) -> Drive:
-        awaited = outside_of(self._session.toolbox, pasts)
-        return Drive(
-            box=box,
-            performs=self._session.services.gate,
-            desk=desk,
-            pasts=pasts,
-            clock=Clock(limits.wall_ms, used_ms / 1000),
-            awaited=lambda name: awaited.get(name, False),
-        )
-
-    @property
-    def _redactor(self) -> Redactor:
-        return self._session.services.gate.redactor
-
-    def _told(self, result: RunResult) -> RunResult:
-        return cleaned(self._redactor, result)
+        reason, self._reason = self._reason, None
+        return cancelled_result(run_id, reason)
 
     def _tell(self, story: Story) -> None:
         """Hand in that a run has started. Called by a timer: what goes wrong is told to whoever runs next."""

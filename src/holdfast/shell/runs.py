@@ -25,8 +25,9 @@ from holdfast.contracts.effect import EffectReleased
 from holdfast.contracts.payload import RunCancelRequested
 from holdfast.errors import CallerError, Conflict, InternalError, NotFound
 from holdfast.journal import Journal
+from holdfast.shell.control import CONTROL
 from holdfast.shell.drive import CancelMode
-from holdfast.shell.shell import CONTROL, Shell
+from holdfast.shell.shell import Shell
 from holdfast.shell.standing import recorded_agent, recorded_result
 
 _POLL = 0.05

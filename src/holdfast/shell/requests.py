@@ -1,0 +1,49 @@
+"""What is refused of a request before anything is done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.contracts import Json, RunRequest, Setup, parse
+from holdfast.errors import CallerError
+from holdfast.gate.redact import Redactor
+
+MAX_CODE_BYTES = 1 << 20
+"""The longest code a run takes."""
+
+
+def check_request(redactor: Redactor, request: RunRequest) -> None:
+    """Refuse code that is too long, and code and inputs that hold a live secret."""
+    _check_code(request.code)
+    _check_secrets(redactor, request)
+
+
+def _check_code(code: str) -> None:
+    try:
+        size = len(code.encode())
+    except UnicodeEncodeError:
+        raise CallerError("INVALID_ARGUMENT", "The code is not Unicode text.") from None
+    if size > MAX_CODE_BYTES:
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"The code has {size} bytes; {MAX_CODE_BYTES} are allowed.",
+            hint="Hand data in as inputs, and split the code into several runs.",
+        )
+
+
+def _check_secrets(redactor: Redactor, request: RunRequest) -> None:
+    """Refuse code and inputs that hold a live secret: they are recorded, and the code could print them."""
+    if not redactor.names:
+        return
+    inputs: Json = {**request.inputs}
+    if redactor.text(request.code) != request.code or redactor.json(inputs) != inputs:
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            "The code or an input holds the value of a secret.",
+            hint="Secrets do not pass through code: give them to the capability that needs them.",
+        )
+
+
+def given_setup(given: Setup | Mapping[str, Json] | None) -> Setup | None:
+    """What a session is to be opened with, in whatever form it was said."""
+    return parse(Setup, dict(given)) if isinstance(given, Mapping) else given
