@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from tests.console.conftest import Enter, button, item
 from tests.console.stage import Stage
 
@@ -20,7 +20,6 @@ def test_a_run_ends_while_it_is_watched(stage: Stage, enter: Enter):
     _, page = enter()
     run_id = stage.start("watch", "a = await wait_for('watched')\npay('ann', len(a))")
     page.goto(f"{stage.url}/runs/{run_id}")
-    shows(page, "running")
     page.evaluate("window.notReloaded = true")
     stage.let_go("watched")
     shows(page, "waiting for approval")
@@ -148,4 +147,24 @@ def test_a_run_is_stopped_from_its_page(stage: Stage, enter: Enter):
     page.on("dialog", lambda one: one.accept())
     page.get_by_role("button", name=re.compile("cancel|stop", re.IGNORECASE)).first.click()
     stage.stands(run_id, "cancelled")
+    shows(page, "cancelled")
+
+
+def test_an_answer_that_comes_late_does_not_leave_an_old_picture(stage: Stage, enter: Enter):
+    run_id = stage.start("late", "await wait_for('never')")
+    _, page = enter()
+    address = f"{stage.url}/runs/{run_id}"
+    before = page.request.get(address).text()
+    page.goto(address)
+    page.on("dialog", lambda one: one.accept())
+
+    def late(route: Route) -> None:
+        route.fetch()
+        stage.stands(run_id, "cancelled")
+        shows(page, "cancelled")  # by what was heard of it
+        route.fulfill(body=before, content_type="text/html")
+
+    page.route("**/cancel", late)
+    with page.expect_response("**/cancel"):
+        page.get_by_role("button", name=re.compile("cancel|stop", re.IGNORECASE)).first.click()
     shows(page, "cancelled")

@@ -8,6 +8,7 @@ from tests.cli import conftest as cli
 
 # The program as the tests of the command line run it, in its own process and in this one.
 holdfast: Any = cli.holdfast
+spawner: Any = cli.spawner
 in_process: Any = cli.in_process
 
 

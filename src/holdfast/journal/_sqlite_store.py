@@ -14,12 +14,13 @@ from pathlib import Path
 from holdfast.contracts import Body
 from holdfast.errors import HoldfastError
 from holdfast.journal import _sqlite_read as look
+from holdfast.journal._request import Request
 from holdfast.journal._slim import slim
 from holdfast.journal._sqlite_db import PATIENCE_MS, Busy, Db, busy, explained
 from holdfast.journal._sqlite_refold import refold
 from holdfast.journal._sqlite_tables import RETENTIONS
 from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent, taken_since
-from holdfast.journal._writer import Committed, Request
+from holdfast.journal._writer import Committed
 from holdfast.journal.content import pack
 from holdfast.journal.log import Head, Holding
 

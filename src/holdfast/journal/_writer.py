@@ -22,6 +22,7 @@ from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from holdfast.errors import HoldfastError, JournalError
+from holdfast.journal._request import Awaited, Posted, Request, Work
 from holdfast.journal._sqlite_db import Busy
 from holdfast.journal._wake import call_into
 
@@ -41,54 +42,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
-Work = Callable[[T], object]
 Loop = asyncio.AbstractEventLoop
-
-
-class Request(Generic[T]):
-    """Work for the writer, and who is to hear of its outcome."""
-
-    __slots__ = ("durable", "failure", "outcome", "work")
-
-    def __init__(self, work: Work[T], durable: bool) -> None:
-        self.work = work
-        self.durable = durable
-        self.outcome: object = None
-        self.failure: BaseException | None = None
-
-
-class Posted(Request[T]):
-    """Nobody waits for it; a failure is reported."""
-
-    __slots__ = ("failed",)
-
-    def __init__(self, work: Work[T], failed: Callable[[BaseException], None]) -> None:
-        super().__init__(work, durable=False)
-        self.failed = failed
-
-
-class Awaited(Request[T]):
-    """A task waits for it."""
-
-    __slots__ = ("future", "loop")
-
-    def __init__(self, work: Work[T], durable: bool) -> None:
-        # As the base does, without calling it: this is made for every append.
-        self.work = work
-        self.durable = durable
-        self.outcome: object = None
-        self.failure: BaseException | None = None
-        self.loop = loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[object] = loop.create_future()
-
-    def settle(self) -> None:
-        """Hand the outcome to the task; runs on the task's own loop."""
-        if self.future.done():
-            return
-        if self.failure is None:
-            self.future.set_result(self.outcome)
-        else:
-            self.future.set_exception(self.failure)
 
 
 class Committed(NamedTuple):

@@ -15,6 +15,7 @@ from holdfast.contracts import ContentRef, Draft, Json, Privacy, check_id
 from holdfast.journal import _sqlite_read as look
 from holdfast.journal import _sqlite_schema as schema
 from holdfast.journal._clock import now_ms
+from holdfast.journal._request import Request
 from holdfast.journal._sqlite_db import Db, explained
 from holdfast.journal._sqlite_store import Store
 from holdfast.journal._stage import (
@@ -27,7 +28,7 @@ from holdfast.journal._stage import (
     make_batch,
 )
 from holdfast.journal._wake import Wakeups
-from holdfast.journal._writer import Committed, Request, Writer, closed
+from holdfast.journal._writer import Committed, Writer, closed
 from holdfast.journal.chain import Report, Stored
 from holdfast.journal.content import check_access, unpack
 from holdfast.journal.log import (

@@ -226,6 +226,7 @@ class Surfaces:
     ) -> list[SurfaceView]:
         """Connect these, or all, and wait until they are there; raises `SURFACE_FAILED` for one that is not in time."""
         wanted = [*names] if names is not None else None
+        await self._look(force=True)
         await self.check(wanted or ())
         await self.boundary(Setup(surfaces=None if wanted is None else tuple(wanted)), wait=False)
         wanted = [*self._wants.known] if wanted is None else wanted

@@ -101,11 +101,15 @@ class Listen:
         return (*self.names, *public, *own)
 
     def url(self, bound: socket.socket) -> str:
-        """Where people find it."""
+        """Where it listens."""
         port = bound.getsockname()[1]
         host = self.names[0] if self.names else self.host
         host = f"[{host}]" if ":" in host else host
         return f"{'https' if self.tls else 'http'}://{host}:{port}"
+
+    def public(self, bound: socket.socket) -> str:
+        """Where people find it: the same, unless a proxy is in front."""
+        return self.url(bound) if self.public_url is None else self.public_url.rstrip("/")
 
 
 def public_name(url: str) -> str:
@@ -208,13 +212,13 @@ async def serve(
                 await group.start(_watch, stop)
             over = anyio.Event()
             group.start_soon(_listen, server, bound, stopping, over)
-            resumed: list[str] = await app.state.work.recover() if recover else []
+            resumed: list[str] = []
             if recover:
-                takeover = Takeover(hf.journal, app.state.work)
-                group.start_soon(takeover.keep_looking, look_every, background)
-            url = listen.url(bound)
-            public = url if listen.public_url is None else listen.public_url.rstrip("/")
-            await ready(Started(url, public, app.state.tokens, tuple(resumed), stop))
+                resumed = await app.state.work.recover()
+                looks = Takeover(hf.journal, app.state.work).keep_looking
+                group.start_soon(looks, look_every, background)
+            where = (listen.url(bound), listen.public(bound))
+            await ready(Started(*where, app.state.tokens, tuple(resumed), stop))
             await stopping.wait()
             server.should_exit = True  # who comes now is not let in
             _send_watchers_away(app)

@@ -102,10 +102,16 @@ function matters(region, event) {
   return (!liveRun || liveRun === event.run_id) && (!liveSession || liveSession === event.stream || liveSession === event.session_id);
 }
 
-function stir(event) {
-  for (const region of all("[data-live]")) if (matters(region, event)) stirred.add(region);
+function stir(regions) {
+  for (const region of regions) stirred.add(region);
   if (stirred.size && waiting === null) waiting = setTimeout(refresh, PAUSE);
 }
+
+// What a form put on the page was drawn before it came here, and may have taken the place of something newer: what was
+// heard of meanwhile was about a part that is gone.
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (event.detail.requestConfig?.verb !== "get") stir(all("[data-live]"));
+});
 
 function refresh() {
   waiting = null;
@@ -137,8 +143,7 @@ function listen() {
   source = new EventSource(`${address}?kind=${[...kinds].map(encodeURIComponent).join(",")}${from}`);
   source.onopen = () => {
     stateIs("on", "live");
-    if (lost) for (const region of all("[data-live]")) stirred.add(region);
-    if (lost) refresh();
+    if (lost) stir(all("[data-live]"));
     lost = false;
   };
   source.onerror = () => {
@@ -151,7 +156,7 @@ function listen() {
   const heard = (message) => {
     let event;
     try { event = JSON.parse(message.data); } catch { return; }
-    if (event && typeof event.kind === "string") stir(event);
+    if (event && typeof event.kind === "string") stir(all("[data-live]").filter((region) => matters(region, event)));
     document.dispatchEvent(new CustomEvent("holdfast:record", { detail: event }));
   };
   source.onmessage = heard;
