@@ -22,7 +22,7 @@ from holdfast.journal._sqlite_tables import RETENTIONS
 from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent, taken_since
 from holdfast.journal._writer import Committed
 from holdfast.journal.content import pack
-from holdfast.journal.log import Head, Holding
+from holdfast.journal.log import SUPERSEDED, Head, Holding
 
 CACHED = 10_000
 """Heads, rows and names kept in memory before the copy is dropped and starts anew."""
@@ -80,7 +80,7 @@ class Store:
         self._wal_pages = 0
         self._too_long = WAL_TOO_LONG
         self._wrote = False
-        self._erased = False
+        self._erased = self._told = False
         self._scrubbed = 0.0
         self._db.on_commit(self._note_wal)
 
@@ -131,7 +131,9 @@ class Store:
             raise
         self._keep(stage)
         self._version = self._db.version()
-        untidy = self._erased or self._wal_pages >= CHECKPOINT_PAGES
+        # Once for an erasure: after that, the writer knows when to look, and commits need not wake it.
+        told, self._told = self._told, False
+        untidy = told or self._wal_pages >= CHECKPOINT_PAGES
         return Committed(took, untidy, self._wrote)
 
     def _begin(self, wait: bool) -> None:
@@ -256,7 +258,8 @@ class Store:
         self._db.run(
             "update content set codec=null, body=null where digest=?", (bytes.fromhex(digest),)
         )
-        self._erased = True
+        if request.entries[0].payload["reason"] != SUPERSEDED:
+            self._erased = self._told = True
         return True
 
     def rebuild(self, stage: Stage) -> int:

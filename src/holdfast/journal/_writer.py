@@ -312,7 +312,7 @@ class Writer(Generic[T]):
         else:
             if committed.wrote:
                 self._note_unsynced(not (group[0].durable or any(r.durable for r in group)))
-            self._untidy = committed.untidy
+            self._untidy = self._untidy or committed.untidy
             self._pace += (committed.took - self._pace) / 8
 
     def _report(self, group: Sequence[Posted[T] | Awaited[T]]) -> list[Awaited[T]]:

@@ -32,6 +32,10 @@ from holdfast.journal.chain import Bad, ChainCheck, Report, Stored, decode
 PAGE = 500
 """Records fetched at a time."""
 
+SUPERSEDED = "superseded"
+"""Why a body is erased that another took the place of: to have the room, not because somebody wants it gone. It goes
+from the file as any other, and from the log when that is next emptied."""
+
 CONTENT_STREAM = "holdfast:content"
 """Where erasures are recorded: a stream that nobody leases, so that erasing never waits for a session."""
 

@@ -15,6 +15,7 @@ from holdfast.contracts import Body, Diagnostic, Draft, SessionLimits, canonical
 from holdfast.contracts.payload import SessionState
 from holdfast.contracts.record import MAX_PAYLOAD_BYTES
 from holdfast.errors import HoldfastError
+from holdfast.journal.log import SUPERSEDED
 from holdfast.journal.pen import Pen
 from holdfast.shell.box import Box, Boxes, Ran
 from holdfast.shell.definitions import Definitions
@@ -236,7 +237,7 @@ class Contents:
         old, self._state = self._state, digest
         self._debt_ms, self.debt_runs = 0.0, 0
         if old is not None and old != digest:
-            await self._services.journal.erase(old, reason="superseded")
+            await self._services.journal.erase(old, reason=SUPERSEDED)
 
 
 def _that_fit(names: Iterable[str]) -> tuple[str, ...]:
