@@ -47,7 +47,9 @@ class Db:
             self._db.set_busy_timeout(PATIENCE_MS)
             # For statements that give no rows: making a cursor costs as much as running a short one.
             self._cursor = self._db.cursor()
-            self.run("pragma synchronous=full; pragma temp_store=memory; pragma cache_size=-8192")
+            # There may be many readers, and what they read the system has in memory anyway.
+            kib = 1024 if read_only else 8192
+            self.run(f"pragma synchronous=full; pragma temp_store=memory; pragma cache_size=-{kib}")
             if not read_only:
                 # What is erased must not stay in the file. Not only while erasing: when SQLite moves what is beside
                 # it from page to page, it would leave copies that no later erasing finds.

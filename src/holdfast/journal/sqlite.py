@@ -51,6 +51,9 @@ POLL = 0.05
 
 T = TypeVar("T")
 
+READERS = 4
+"""Connections that are kept for whoever reads next."""
+
 
 class SqliteJournal(Journal):
     """A journal in a file. Make one with `open`, close it with `close`."""
@@ -290,10 +293,10 @@ class SqliteJournal(Journal):
 
     def _give_back(self, db: Db) -> None:
         with self._readers_lock:
-            if not self._closed:
+            if not self._closed and len(self._readers) < READERS:
                 self._readers.append(db)
                 return
-        db.close()  # it was in use when the journal was closed
+        db.close()  # more were in use at once than usual, or the journal was closed meanwhile
 
     async def _catch_up(self) -> None:
         """What this process has posted it also reads."""
