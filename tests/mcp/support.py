@@ -1,6 +1,7 @@
 """Servers to connect to, and what a call needs."""
 
 import json
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -98,3 +99,16 @@ async def until(condition: Callable[[], bool]) -> None:
     with anyio.fail_after(20):
         while not condition():  # noqa: ASYNC110 - what is waited for is in another process
             await anyio.sleep(0.01)
+
+
+def run_script(name: str, *arguments: str) -> str:
+    """What a program of `scripts/` prints, which must end well."""
+    done = subprocess.run(
+        [sys.executable, HERE.parents[1] / "scripts" / name, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

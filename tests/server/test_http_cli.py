@@ -4,19 +4,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.server.program import server
 
 from holdfast.cli.main import main
 from holdfast.server.serving import Listen
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "serve_crash.py"
-HOLDFAST = Path(sys.executable).with_name("holdfast")
 Command = Callable[..., tuple[int, Any]]
 TOOLS = """
 import time
@@ -44,19 +43,6 @@ wall_ms = 60000
 model = "scripted:tools.py:model"
 instructions = "Write."
 """
-
-
-@contextmanager
-def server(folder: Path, *options: str) -> Generator[tuple[subprocess.Popen[str], Any]]:
-    command = [HOLDFAST, "serve", "--port", "0", *options]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        try:
-            yield running, json.loads(running.stdout.readline())
-        finally:
-            if running.poll() is None:
-                running.terminate()
-            running.wait(30)
 
 
 @pytest.fixture

@@ -1,17 +1,14 @@
 """Of two servers with one journal one is killed: the other goes on with its runs, and nothing happens twice."""
 
 import json
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx
 import pytest
+from tests.server.program import server
 
 import holdfast
 from holdfast.cli.main import main
@@ -22,7 +19,6 @@ from holdfast.runtime import Runtime
 from holdfast.server.takeover import TRIES, Takeover
 from holdfast.server.work import Work
 
-HOLDFAST = Path(sys.executable).with_name("holdfast")
 TOOLS = """
 import time
 from pathlib import Path
@@ -47,20 +43,7 @@ def wait() -> int:
     return 1
 """
 SETTINGS = '[policy]\ndefault = "allow"\n[shell.limits]\nwall_ms = 60000\n'
-OPTIONS = ("--port", "0", "--capabilities", "tools.py", "--no-console", "--resume-every", "1")
-
-
-@contextmanager
-def server(folder: Path) -> Generator[tuple[subprocess.Popen[str], Any]]:
-    command = [HOLDFAST, "serve", *OPTIONS]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        try:
-            yield running, json.loads(running.stdout.readline())
-        finally:
-            if running.poll() is None:
-                running.terminate()
-            running.wait(30)
+OPTIONS = ("--capabilities", "tools.py", "--no-console", "--resume-every", "1")
 
 
 def test_the_other_server_finishes_what_a_killed_one_began(
@@ -70,7 +53,7 @@ def test_the_other_server_finishes_what_a_killed_one_began(
     (tmp_path / "holdfast.toml").write_text(SETTINGS)
     main(("token", "create", "--scope", "admin"))
     headers = {"Authorization": f"Bearer {json.loads(capfd.readouterr().out)['token']}"}
-    with server(tmp_path) as (_, other), server(tmp_path) as (running, said):
+    with server(tmp_path, *OPTIONS) as (_, other), server(tmp_path, *OPTIONS) as (running, said):
         code = {"code": "once('a')\nx = wait()\nonce('b')\nx"}
         url, params = f"{said['listening']}/v1/sessions/s/run", {"wait_ms": 0}
         told = httpx.post(url, json=code, params=params, headers=headers).json()
