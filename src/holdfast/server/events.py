@@ -196,14 +196,14 @@ class EventStream(Response):
         chunk = bytearray()
         for frame in frames:
             if self._is_for(frame):
-                if self._wanted.live and frame.event.kind in _ENDS:
+                if self._wanted.live and frame.kind in _ENDS:
                     if chunk:
                         await self._send(send, bytes(chunk), stop)
                         chunk.clear()
-                    await self._all_pieces(frame.record.seq)
+                    await self._all_pieces(frame.seq)
                 chunk += frame.told(payload=self._wanted.payload)
-                self._told = frame.record.seq
-            self._seq = frame.record.seq
+                self._told = frame.seq
+            self._seq = frame.seq
             if len(chunk) >= CHUNK:
                 await self._send(send, bytes(chunk), stop)
                 chunk.clear()
@@ -214,12 +214,12 @@ class EventStream(Response):
             await self._send(send, b": beat\nid: %d\n\n" % self._seq, stop)
 
     def _is_for(self, frame: Frame) -> bool:
-        wanted, event = self._wanted, frame.event
+        wanted = self._wanted
         return (
             self._caller.sees(frame.session_id)
             and wanted.session in (None, frame.session_id)
-            and wanted.run in (None, event.run_id)
-            and (self._kinds is None or event.kind in self._kinds or event.family in self._kinds)
+            and wanted.run in (None, frame.run_id)
+            and (self._kinds is None or frame.kind in self._kinds or frame.family in self._kinds)
         )
 
     async def _pieces(self, send: Send, stop: anyio.CancelScope) -> None:

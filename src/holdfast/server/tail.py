@@ -24,7 +24,7 @@ PAGE = 256
 """Records of a page."""
 
 KEPT_BYTES = 1 << 20
-"""Bytes of stored records in the pages that are kept, which take ten times as many here; the newest page is kept
+"""Bytes of stored records in the pages that are kept, which take about twice as many here; the newest page is kept
 whatever its size. Those who follow are at the end, and who is behind reads a page once."""
 
 
@@ -33,33 +33,48 @@ class TailClosed(Exception):
 
 
 class Frame:
-    """One record, as watchers get it."""
+    """One record, as watchers get it.
 
-    __slots__ = ("_full", "_plain", "event", "record", "session_id", "size")
+    Thousands of these are kept, and a record as an object is ten times as large as its bytes: those that are sent and
+    those that are stored are all it takes.
+    """
 
-    def __init__(self, record: Record, session_id: str | None, size: int) -> None:
-        self.record = record
-        self.event = Event.of(record)
+    __slots__ = ("_full", "_plain", "_stored", "family", "kind", "run_id", "seq", "session_id")
+
+    def __init__(self, stored: Stored, record: Record, session_id: str | None) -> None:
+        event = Event.of(record)
+        self.seq = record.seq
+        self.kind = event.kind
+        self.family = event.family
+        self.run_id = event.run_id
         self.session_id = session_id
         """The session it is about."""
-        self.size = size
-        """Bytes of the stored record."""
-        self._plain: bytes | None = None
+        self._stored = stored
+        self._plain = self._written(encoded(event))
         self._full: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the stored record."""
+        return len(self._stored.body)
 
     def told(self, *, payload: bool) -> bytes:
         """The record as a server-sent event; with what it says, where that may be shown."""
-        if not payload or not readable(self.record):
-            if self._plain is None:
-                self._plain = self._written(encoded(self.event))
+        if not payload:
             return self._plain
         if self._full is None:
-            said = {**self.event.model_dump(mode="json"), "payload": self.record.payload}
-            self._full = self._written(encoded(said))
+            self._full = self._said()
         return self._full
 
+    def _said(self) -> bytes:
+        record = decode(self._stored)
+        if not readable(record):
+            return self._plain
+        said = {**Event.of(record).model_dump(mode="json"), "payload": record.payload}
+        return self._written(encoded(said))
+
     def _written(self, data: bytes) -> bytes:
-        return b"id: %d\ndata: %s\n\n" % (self.record.seq, data)
+        return b"id: %d\ndata: %s\n\n" % (self.seq, data)
 
 
 class Tail:
@@ -85,8 +100,8 @@ class Tail:
         self._seen = max(self._seen, seq)  # who had it knows that it is there
         while not self._closed:
             page = await self._page(seq // PAGE)
-            if page and page[-1].record.seq > seq:
-                return [one for one in page[seq % PAGE :] if one.record.seq > seq]
+            if page and page[-1].seq > seq:
+                return [one for one in page[seq % PAGE :] if one.seq > seq]
             await self._wait(seq)
         raise TailClosed
 
@@ -145,7 +160,7 @@ class Tail:
             if page is not None:
                 return page
             page = self._pages.get(number, [])
-            start = page[-1].record.seq if page else number * PAGE
+            start = page[-1].seq if page else number * PAGE
             found = await self._journal.page(None, start, (number + 1) * PAGE - start)
             grown = [await self._frame(stored) for stored in found]
             self._keep(number, [*page, *grown], sum(one.size for one in grown))
@@ -154,21 +169,21 @@ class Tail:
     def _kept(self, number: int) -> list[Frame] | None:
         """A page that nothing is missing from, as far as anybody knows."""
         page = self._pages.get(number)
-        if not page or (len(page) < PAGE and page[-1].record.seq < self._seen):
+        if not page or (len(page) < PAGE and page[-1].seq < self._seen):
             return None
         self._pages.move_to_end(number)
         return page
 
     async def _frame(self, stored: Stored) -> Frame:
         record = decode(stored)
-        return Frame(record, await session_of(self._journal, record), len(stored.body))
+        return Frame(stored, record, await session_of(self._journal, record))
 
     def _keep(self, number: int, page: list[Frame], more: int) -> None:
         self._pages[number] = page
         self._pages.move_to_end(number)
         self._bytes += more
         if page:
-            self._seen = max(self._seen, page[-1].record.seq)
+            self._seen = max(self._seen, page[-1].seq)
         while self._bytes > KEPT_BYTES and len(self._pages) > 1:
             _, oldest = self._pages.popitem(last=False)
             self._bytes -= sum(one.size for one in oldest)
