@@ -78,6 +78,7 @@ def serve(
     """
     import anyio
 
+    from holdfast.server.heap import share_one_heap
     from holdfast.server.serving import Listen
 
     listen = Listen(
@@ -99,6 +100,7 @@ def serve(
         "grace": grace,
     }
     told = _Told(_output.as_json(as_json), link=console and link)
+    share_one_heap()
     return anyio.run(_main, listen, tuple(agents or ()), options, told, flags.fields())
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any
 
 from holdfast.contracts.canonical import canonical_text, json_string
@@ -202,21 +204,8 @@ def _among(names: list[bytes]) -> str:
     return f"digest in ({','.join('?' * len(names))})"
 
 
-def holdings(db: Db, digests: Iterable[str] | None = None) -> list[Holding]:
-    """Every reference to a body that is still there; with `digests`, to one of these."""
-    if digests is not None:
-        return [one for names in _portions(digests) for one in _holdings(db, names)]
-    return _all_holdings(db)
-
-
-def _holdings(db: Db, names: list[bytes]) -> list[Holding]:
-    if not _numbered(db):
-        among = {name.hex() for name in names}
-        return [one for one in _all_holdings(db) if one.digest in among]
-    return [_holding(row) for row in db.all(f"{_HOLDINGS} and {_among(names)}", names)]
-
-
-def _all_holdings(db: Db) -> list[Holding]:
+def holdings(db: Db) -> list[Holding]:
+    """Every reference to a body that is still there."""
     if not _numbered(db):
         found = db.all(
             "select holdings.digest, max(holdings.seq), stream, run_id, retention from holdings"
@@ -225,6 +214,25 @@ def _all_holdings(db: Db) -> list[Holding]:
         )
         return [Holding(_bytes(row[0]).hex(), *row[1:]) for row in found]
     return [_holding(row) for row in db.all(_HOLDINGS)]
+
+
+def holdings_of(db: Db, digests: Iterable[str], most: int | None) -> list[Holding]:
+    """Every reference to each of these bodies that is still there, or the first so many."""
+    names = {name: None for name in digests if _DIGEST.fullmatch(name)}
+    limit = -1 if most is None else most
+    if not _numbered(db):
+        return [
+            one
+            for name, holders in groupby(holdings(db), attrgetter("digest"))
+            if name in names
+            for one in islice(holders, most)
+        ]
+    with db.snapshot():
+        return [
+            _holding(row)
+            for name in names
+            for row in db.all(f"{_HOLDINGS} and digest=? limit ?", (bytes.fromhex(name), limit))
+        ]
 
 
 def _numbered(db: Db) -> bool:

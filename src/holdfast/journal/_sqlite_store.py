@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from holdfast.contracts import Body
@@ -23,6 +23,7 @@ from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent, take
 from holdfast.journal._writer import Committed
 from holdfast.journal.content import pack
 from holdfast.journal.log import SUPERSEDED, Head, Holding
+from holdfast.journal.projections import SCOPED
 
 CACHED = 10_000
 """Heads, rows and names kept in memory before the copy is dropped and starts anew."""
@@ -57,6 +58,16 @@ _HOLD_TOO = (
     "insert into holdings select id,?,?,?,? from content where digest=?"
     " on conflict do update set seq=excluded.seq"
 )
+_SCOPED = f"seq<=? and retention in ({', '.join(str(RETENTIONS.index(one)) for one in SCOPED)})"
+_NOBODY = "stream=0, run=0, retention=0, seq=0"
+"""A body keeps its row, and nobody's name in it: there is no stream 0."""
+_HOLDERS = "delete from holdings where content=(select id from content where digest=?)"
+_ERASE = (f"update content set codec=null, body=null, {_NOBODY} where digest=?", _HOLDERS)
+_LET_GO = (
+    f"update content set {_NOBODY} where digest=? and stream=? and {_SCOPED}",
+    f"{_HOLDERS} and stream=? and {_SCOPED}",
+)
+
 _RETENTION = {name: at for at, name in enumerate(RETENTIONS)}
 
 
@@ -255,12 +266,19 @@ class Store:
         refuse_persistent(digest, (row[1] for row in held))
         stage.append(request)
         self._bodies.discard(digest)
-        self._db.run(
-            "update content set codec=null, body=null where digest=?", (bytes.fromhex(digest),)
-        )
+        for forget in _ERASE:
+            self._db.run(forget, (bytes.fromhex(digest),))
         if request.entries[0].payload["reason"] != SUPERSEDED:
             self._erased = self._told = True
         return True
+
+    def let_go(self, stage: Stage, *, stream: str, digests: Collection[str], upto: int) -> None:
+        """Forget what a session held that is over."""
+        self._flush(stage)
+        number = self._db.one("select id from streams where name=?", (stream,))
+        if number is not None:
+            for forget in _LET_GO:
+                self._db.run_many(forget, [(bytes.fromhex(one), *number, upto) for one in digests])
 
     def rebuild(self, stage: Stage) -> int:
         """Replace every projection row by what the records say."""

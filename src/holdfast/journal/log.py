@@ -208,6 +208,13 @@ class Journal(ABC):
         """
 
     @abstractmethod
+    async def let_go(self, stream: str, digests: Collection[str], *, upto: int) -> None:
+        """Forget that a session, which is over, held these bodies up to seq `upto`.
+
+        Only what ends with a session is forgotten. It is not on record: that the session is over says the same.
+        """
+
+    @abstractmethod
     async def rebuild(self) -> int:
         """Fold every record into fresh projections, replace the old ones, return the number of records."""
 
@@ -255,8 +262,13 @@ class Journal(ABC):
         return found
 
     @abstractmethod
-    async def holdings(self, digests: Collection[str] | None = None) -> list[Holding]:
-        """Every reference to a body that is still there; with `digests`, to one of these."""
+    async def holdings(
+        self, digests: Collection[str] | None = None, *, most: int | None = None
+    ) -> list[Holding]:
+        """Every reference to a body that is still there; with `digests`, to one of these.
+
+        With both, no more than `most` to each.
+        """
 
     @abstractmethod
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:

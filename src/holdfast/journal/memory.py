@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import deepcopy
+from itertools import islice
 from typing import TypeVar
 
 from holdfast.contracts import ContentRef, Draft, Json, Privacy, check_id
@@ -38,7 +39,7 @@ from holdfast.journal.log import (
     Lease,
     Row,
 )
-from holdfast.journal.projections import Rebuilt
+from holdfast.journal.projections import SCOPED, Rebuilt
 
 T = TypeVar("T")
 
@@ -64,7 +65,8 @@ class MemoryJournal(Journal):
         self._cells: dict[tuple[str, str], Cell] = {}
         self._keys: dict[str, set[str]] = {}
         self._bodies: dict[str, Packed] = {}
-        self._holdings: dict[tuple[str, str, str | None, str], Holding] = {}
+        self._holdings: dict[str, dict[tuple[str, str | None, str], Holding]] = {}
+        """By digest, and then by what it is held for."""
         self._posted: deque[_Posted] = deque()
         self._wakeups = Wakeups()
         self._closed = False
@@ -161,14 +163,23 @@ class MemoryJournal(Journal):
         self._check_open()
         request = erasure(digest, stream, reason)
         packed = self._bodies.get(digest)
-        held = [one for one in self._holdings.values() if one.digest == digest]
+        held = [*self._holdings.get(digest, {}).values()]
         seqs = (one.seq for one in held)
         if packed is None or packed.codec is None or taken_since(upto, seqs):
             return False
         refuse_persistent(digest, (one.retention for one in held))
         self._write(lambda stage: stage.append(request))
         self._bodies[digest] = Packed(packed.size, None, None)
+        self._holdings.pop(digest, None)
         return True
+
+    async def let_go(self, stream: str, digests: Collection[str], *, upto: int) -> None:
+        self._check_open()
+        for name in digests:
+            held = self._holdings.get(name, {})
+            for key, one in [*held.items()]:
+                if one.stream == stream and one.seq <= upto and one.retention in SCOPED:
+                    del held[key]
 
     async def rebuild(self) -> int:
         self._check_open()
@@ -200,7 +211,8 @@ class MemoryJournal(Journal):
         self._know(stage.rows)
         self._bodies.update(packed)
         for one in stage.holdings:
-            self._holdings[one.digest, one.stream, one.run_id, one.retention] = one
+            held = self._holdings.setdefault(one.digest, {})
+            held[one.stream, one.run_id, one.retention] = one
         self._wakeups.notify()
         return result
 
@@ -239,10 +251,18 @@ class MemoryJournal(Journal):
         name = check_access(ref, allowed)
         return unpack(name, self._bodies.get(name), max_bytes)
 
-    async def holdings(self, digests: Collection[str] | None = None) -> list[Holding]:
+    async def holdings(
+        self, digests: Collection[str] | None = None, *, most: int | None = None
+    ) -> list[Holding]:
         self._check_open()
-        there = [h for h in self._holdings.values() if self._bodies[h.digest].codec is not None]
-        return there if digests is None else [h for h in there if h.digest in digests]
+        wanted = self._holdings if digests is None else dict.fromkeys(digests)
+        limit = None if digests is None else most
+        return [
+            one
+            for name in wanted
+            if (body := self._bodies.get(name)) is not None and body.codec is not None
+            for one in islice(self._holdings[name].values(), limit)
+        ]
 
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:
         self._check_open()

@@ -62,6 +62,10 @@ class Rebuilt:
         self.cells[projection, key] = (tag, value)
 
 
+SCOPED = (Retention.EPHEMERAL, Retention.RUN_SCOPED, Retention.SESSION_SCOPED)
+"""Classes that no body outlives its session with."""
+
+
 def outlived(retention: str, *, run: Value | None, session_gone: bool) -> bool:
     """Whether a body held only for this reason may be erased now."""
     match Retention(retention):

@@ -6,20 +6,52 @@ from holdfast.contracts import Json
 from holdfast.journal.log import Holding, Journal
 from holdfast.journal.projections import outlived
 
+FIRST = 8
+"""Holders of a body that are looked at first: one that wants it kept is most often among them."""
+
 Row = dict[str, Json] | None
 
 
 async def sweep(journal: Journal, *, stream: str | None = None) -> list[str]:
     """Erase every body whose holders have all outlived it; the digests erased.
 
-    With `stream`, only those that its records refer to: when a session ends, no others can have become free by that,
-    and the journal may hold a million.
+    With `stream`, whose session is over, only those that its records refer to: no others can have become free by
+    that, and the journal may hold a million. What others still hold is from then on held by them alone, so that a body
+    that every session shares does not become slower to look at with each of them that ends.
     """
-    among = None if stream is None else await _named_in(journal, stream)
-    held: dict[str, list[Holding]] = {}
-    for holding in await journal.holdings(among):
-        held.setdefault(holding.digest, []).append(holding)
     look = _Look(journal)
+    if stream is None:
+        return await _erased(journal, look, _by_body(await journal.holdings()))
+    names, last = await _named_in(journal, stream)
+    free: dict[str, list[Holding]] = {}
+    kept: list[str] = []
+    for name, some in _by_body(await journal.holdings(names, most=FIRST)).items():
+        holders = some if len(some) < FIRST else await _all_of(journal, look, name, some)
+        if not await look.outlived_all(holders):
+            kept.append(name)
+        elif holders:  # else another sweep has erased it meanwhile
+            free[name] = holders
+    if kept:
+        await journal.let_go(stream, kept, upto=await look.over(stream, last))
+    return await _erased(journal, look, free)
+
+
+async def _named_in(journal: Journal, stream: str) -> tuple[dict[str, None], int]:
+    """The bodies that a stream's records refer to, and the seq of its last record."""
+    names: dict[str, None] = {}
+    last = 0
+    async for record in journal.read(stream):
+        names.update((ref.digest, None) for ref in record.content)
+        last = record.seq
+    return names, last
+
+
+async def _all_of(journal: Journal, look: _Look, name: str, some: list[Holding]) -> list[Holding]:
+    """Every holder of a body, unless one of `some` wants it kept."""
+    return await journal.holdings([name]) if await look.outlived_all(some) else some
+
+
+async def _erased(journal: Journal, look: _Look, held: dict[str, list[Holding]]) -> list[str]:
     erased: list[str] = []
     for digest, holders in held.items():
         if not await look.outlived_all(holders):
@@ -31,8 +63,11 @@ async def sweep(journal: Journal, *, stream: str | None = None) -> list[str]:
     return erased
 
 
-async def _named_in(journal: Journal, stream: str) -> set[str]:
-    return {ref.digest async for record in journal.read(stream) for ref in record.content}
+def _by_body(holdings: list[Holding]) -> dict[str, list[Holding]]:
+    held: dict[str, list[Holding]] = {}
+    for holding in holdings:
+        held.setdefault(holding.digest, []).append(holding)
+    return held
 
 
 class _Look:
@@ -49,12 +84,18 @@ class _Look:
                 return False
         return True
 
+    async def over(self, stream: str, last: int) -> int:
+        """Of a stream's records up to seq `last`, up to which they are of a session that is over."""
+        session = await self._row("sessions", stream)
+        if session is None:
+            return 0
+        if session["status"] == "destroyed":
+            return last
+        return min(last, int(str(session["created_seq"])) - 1)
+
     async def _outlived(self, holding: Holding) -> bool:
-        session = await self._row("sessions", holding.stream)
         run = await self._row("runs", holding.run_id) if holding.run_id else None
-        gone = session is not None and (
-            session["status"] == "destroyed" or holding.seq < int(str(session["created_seq"]))
-        )
+        gone = await self.over(holding.stream, holding.seq) == holding.seq
         return outlived(holding.retention, run=run, session_gone=gone)
 
     async def _row(self, projection: str, key: str) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -165,6 +166,10 @@ class SqliteJournal(Journal):
         request = erasure(digest, stream, reason)
         return await self._write(lambda stage: self._store.erase(stage, digest, request, upto))
 
+    async def let_go(self, stream: str, digests: Collection[str], *, upto: int) -> None:
+        work = partial(self._store.let_go, stream=stream, digests=digests, upto=upto)
+        await self._write(work, durable=False)
+
     async def rebuild(self) -> int:
         return await self._write(lambda stage: self._store.rebuild(stage))
 
@@ -212,8 +217,12 @@ class SqliteJournal(Journal):
     async def contents(self, digests: Collection[str]) -> dict[str, bytes]:
         return await self._in_thread(lambda db: look.find_bodies(db, digests))
 
-    async def holdings(self, digests: Collection[str] | None = None) -> list[Holding]:
-        return await self._in_thread(lambda db: look.holdings(db, digests))
+    async def holdings(
+        self, digests: Collection[str] | None = None, *, most: int | None = None
+    ) -> list[Holding]:
+        if digests is None:
+            return await self._in_thread(look.holdings)
+        return await self._in_thread(lambda db: look.holdings_of(db, digests, most))
 
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:
         await self._catch_up()

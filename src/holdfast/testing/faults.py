@@ -105,6 +105,9 @@ class FaultyJournal(Journal):
     ) -> bool:
         return await self.inner.erase(digest, reason=reason, stream=stream, upto=upto)
 
+    async def let_go(self, stream: str, digests: Collection[str], *, upto: int) -> None:
+        await self.inner.let_go(stream, digests, upto=upto)
+
     async def rebuild(self) -> int:
         return await self.inner.rebuild()
 
@@ -132,8 +135,10 @@ class FaultyJournal(Journal):
     async def contents(self, digests: Collection[str]) -> dict[str, bytes]:
         return await self.inner.contents(digests)
 
-    async def holdings(self, digests: Collection[str] | None = None) -> list[Holding]:
-        return await self.inner.holdings(digests)
+    async def holdings(
+        self, digests: Collection[str] | None = None, *, most: int | None = None
+    ) -> list[Holding]:
+        return await self.inner.holdings(digests, most=most)
 
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:
         return await self.inner.row(projection, key)

@@ -170,6 +170,15 @@ class Contents(Conformance):
         assert await journal.content(digest(TEXT)) == TEXT
         assert (await journal.verify()).erased == 0
 
+    async def test_a_body_that_came_back_is_held_by_who_brought_it(self, journal: Journal):
+        body = kept(Retention.DURABLE)
+        await journal.append("s", [note(bodies=[body])])
+        assert await journal.erase(body.ref.digest, reason="test")
+        await journal.append("t", [note(bodies=[kept(Retention.EPHEMERAL)])])
+        held = [(one.stream, one.retention) for one in await journal.holdings([body.ref.digest])]
+        assert held == [("t", "ephemeral")]
+        assert await sweep(journal) == [body.ref.digest]
+
     async def test_persistent_is_enforced(self, journal: Journal):
         body = kept(Retention.PERSISTENT)
         await journal.append("s", [note(bodies=[kept(Retention.EPHEMERAL)]), note(bodies=[body])])
@@ -280,6 +289,71 @@ class Retaining(Conformance):
         assert [one.stream for one in await journal.holdings([name, "nothing"])] == ["s"]
         assert await journal.holdings([]) == []
         assert len(await journal.holdings()) == 2
+
+    async def test_holdings_of_a_body_can_be_asked_for_up_to_a_number(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        body = kept(Retention.SESSION_SCOPED)
+        await journal.append("t", [created()])
+        await journal.append("t", [note(bodies=[body, Body.of(b"other")])])
+        await journal.append("s", [note(bodies=[body])])
+        assert len(await journal.holdings([name])) == 3
+        assert len(await journal.holdings([name], most=2)) == 2
+        both = await journal.holdings([name, digest(b"other")], most=1)
+        assert sorted(one.digest for one in both) == sorted([name, digest(b"other")])
+
+    async def test_a_session_that_is_over_does_not_hold_what_others_do(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        for stream in ("t", "u"):
+            await journal.append(stream, [created(), note(bodies=[kept(Retention.SESSION_SCOPED)])])
+        for stream, left in (("s", {"t", "u"}), ("t", {"u"})):
+            await journal.append(stream, [destroyed()])
+            assert await sweep(journal, stream=stream) == []
+            assert {one.stream for one in await journal.holdings([name])} == left
+        assert await journal.content(name) == b"body"
+        assert (await journal.verify()).ok
+        await journal.append("u", [destroyed()])
+        assert await sweep(journal, stream="u") == [name]
+
+    async def test_a_session_that_goes_on_holds_what_it_held(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        await journal.append("t", [created(), note(bodies=[kept(Retention.SESSION_SCOPED)])])
+        assert await sweep(journal, stream="s") == []
+        assert {one.stream for one in await journal.holdings([name])} == {"s", "t"}
+
+    async def test_letting_go_leaves_a_namesake_and_what_outlives_sessions(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        await journal.append("s", [note(bodies=[kept(Retention.DURABLE)]), destroyed(), created()])
+        upto = await journal.last_seq()
+        await journal.append("s", [note(bodies=[kept(Retention.SESSION_SCOPED)])])
+        await journal.let_go("s", [name], upto=upto)
+        held = {(one.retention, one.seq > upto) for one in await journal.holdings([name])}
+        assert held == {("durable", False), ("session_scoped", True)}
+        await journal.let_go("nobody", [name], upto=upto)
+        assert len(await journal.holdings([name])) == 2
+
+    async def test_a_body_that_was_let_go_can_be_held_again(self, journal: Journal):
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        await journal.append("t", [created(), note(bodies=[kept(Retention.SESSION_SCOPED)])])
+        await journal.append("s", [destroyed()])
+        assert await sweep(journal, stream="s") == []
+        await journal.append("s", [created(), note(bodies=[kept(Retention.SESSION_SCOPED)])])
+        await journal.append("t", [destroyed()])
+        assert await sweep(journal, stream="t") == []
+        assert {one.stream for one in await journal.holdings([name])} == {"s"}
+        assert await journal.content(name) == b"body"
+
+    async def test_many_holders_that_are_over_keep_nothing(self, journal: Journal):
+        """Whoever looks at some of them first must look at all before something is erased, or kept."""
+        name = await self.hold(journal, Retention.SESSION_SCOPED)
+        for at in range(20):
+            held = note(bodies=[kept(Retention.SESSION_SCOPED)])
+            await journal.append(f"t{at}", [created(), held, destroyed()])
+        await journal.append("u", [created(), note(bodies=[kept(Retention.SESSION_SCOPED)])])
+        await journal.append("s", [destroyed()])
+        assert await sweep(journal, stream="s") == []
+        assert "s" not in {one.stream for one in await journal.holdings([name])}
+        await journal.append("u", [destroyed()])
+        assert await sweep(journal, stream="s") == [name]
 
     async def test_session_scoped_is_not_kept_by_a_namesake(self, journal: Journal):
         name = await self.hold(journal, Retention.SESSION_SCOPED)
