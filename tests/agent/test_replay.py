@@ -146,8 +146,12 @@ async def test_run_that_began_with_what_waited():
         await agent.run("First.", session="s", runtime=hf)
         await hf.agents.say("s", "Also this.", lane="queue")
         run = await agent.run("And that.", session="s", runtime=hf)
-        (await replay_async(run)).check()
-        (await replay_async(run, prompt="And something else.")).check()
+        said = [one.text for one in run.messages if one.role == "user"]
+        assert said == ["First.", "Also this.", "And that."]
+        assert (await replay_async(run)).check().turns == 1
+        other = (await replay_async(run, prompt="And something else.")).check()
+        assert other.result is not None
+        assert other.result.output == "two"
 
 
 async def test_failed_run_fails_again():

@@ -65,6 +65,7 @@ async def test_not_in_another_session() -> None:
         await granted(hf)
         assert await hf.approvals.grants("other") == []
         await parked(hf, session="other")
+    assert world.done == ["ann"]
 
 
 async def test_not_for_another_capability() -> None:
@@ -72,7 +73,8 @@ async def test_not_for_another_capability() -> None:
     tools = [world.send(), world.send(name="send_too")]
     async with holdfast.open("memory:", {}, capabilities=tools) as hf:
         await granted(hf)
-        await parked(hf, "send_too('ann')")
+        await parked(hf, "send_too('bob')")
+    assert world.done == ["ann"]
 
 
 async def test_not_inherited_by_a_fork() -> None:
@@ -89,7 +91,9 @@ async def test_not_kept_by_a_snapshot() -> None:
     async with holdfast.open("memory:", {}, capabilities=[world.send()]) as hf:
         await granted(hf)
         await hf.shell.restore("copy", await hf.shell.snapshot("s"))
+        assert await hf.approvals.grants("copy") == []
         await parked(hf, session="copy")
+    assert world.done == ["ann"]
 
 
 async def test_ends_with_its_session() -> None:

@@ -200,6 +200,7 @@ async def test_argument_that_is_not_there_lets_nothing_pass() -> None:
     config = rules({"id": "small", "where": "args.cents < 10", "then": "allow"})
     async with holdfast.open("memory:", config, capabilities=[world.send()]) as hf:
         await parked(hf)
+    assert world.done == []
 
 
 # -- a session's own ----------------------------------------------------------------------------------

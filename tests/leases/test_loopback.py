@@ -49,7 +49,10 @@ async def test_tells_what_went_wrong() -> None:
 
 
 async def test_noise_does_not_disturb() -> None:
-    async def finish(url: str) -> None: ...
+    came: list[str] = []
+
+    async def finish(url: str) -> None:
+        came.append(url)
 
     async with listening() as door, anyio.create_task_group() as tasks:
         port = int(door.redirect_uri.split(":")[2].split("/")[0])
@@ -67,6 +70,7 @@ async def test_noise_does_not_disturb() -> None:
 
         tasks.start_soon(knocks)
         await door.wait(finish)
+    assert came == [f"{door.redirect_uri}?code=1"]
 
 
 async def test_taken_port_is_told() -> None:

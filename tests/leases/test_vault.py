@@ -197,19 +197,21 @@ async def test_stamp_changes_with_each_change(tmp_path: Path) -> None:
 async def test_lock_lets_one_in_at_a_time(tmp_path: Path, kind: str) -> None:
     vault = vault_at(tmp_path) if kind == "file" else MemoryVault()
     inside: list[int] = []
+    met: list[list[int]] = []
 
     async def enters(number: int) -> None:
         async with vault.lock("a"):
             inside.append(number)
-            assert inside == [number]
             await anyio.sleep(0.01)
+            met.append(inside.copy())
             inside.clear()
 
     async with anyio.create_task_group() as tasks:
         for number in range(5):
             tasks.start_soon(enters, number)
-    async with vault.lock("a"), vault.lock("b"):
-        pass
+    assert sorted(met) == [[number] for number in range(5)]
+    async with vault.lock("a"), vault.lock("b"):  # one does not keep the other out
+        assert inside == []
 
 
 # -- the key ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import anyio
 import httpx
 import pytest
+from starlette.routing import Route
 from tests.server.http_client import BASE, Site, ids, listening, site
 
 import holdfast
@@ -19,6 +20,7 @@ from holdfast.errors import ModelError
 from holdfast.gate.approvals import ANSWERS
 from holdfast.gate.executor import NeedsAnswer, Question, Unsure
 from holdfast.runtime import Runtime
+from holdfast.server.console import routes
 from holdfast.server.console.static import assets
 from holdfast.testing import ScriptedModel, say, write_code
 
@@ -185,15 +187,23 @@ async def signed_in(web: Site, *scopes: str) -> httpx.AsyncClient:
     return browser
 
 
-async def all_pages(client: httpx.AsyncClient) -> list[str]:
-    """The addresses of every page there is, with something on each."""
+async def all_pages(client: httpx.AsyncClient) -> tuple[list[str], list[str]]:
+    """The addresses of every page to read: of one thing of a session, and of many; with something on each."""
     approval, _ = await asks(client, "a-1", "pay('bob')")
     effect, _ = await doubts(client, "a-2")
     plan = (await run(client, "a-3", "pay('eve')", dry_run=True))["plan_id"]
-    await run(client, "a-4", "1 + 1")
-    named = [f"/inbox/{approval}", f"/inbox/{plan}", f"/doubts/{effect}", "/sessions/a-4"]
+    done = await run(client, "a-4", "1 + 1")
+    of_run = (await client.get("/v1/journal", params={"run_id": done["run_id"]})).json()["items"]
+    named = [
+        f"/inbox/{approval}",
+        f"/inbox/{plan}",
+        f"/doubts/{effect}",
+        "/sessions/a-4",
+        f"/runs/{done['run_id']}",
+        f"/journal/{of_run[0]['seq']}",
+    ]
     lists = ["/", "/inbox/items", "/inbox/count", "/inbox/decided", "/runs", "/sessions"]
-    return [*named, *lists]
+    return named, [*lists, "/charts", "/tools", "/tools/pay", "/journal"]
 
 
 # -- all pages ----------------------------------------------------------------------------------------
@@ -201,17 +211,21 @@ async def all_pages(client: httpx.AsyncClient) -> list[str]:
 
 async def test_pages_do_nothing_but_what_their_policy_says(web: Site):
     client = await web.client("admin")
-    for path in [*await all_pages(client), "/runs/new"]:
+    named, lists = await all_pages(client)
+    missed = [one for one in routes() if isinstance(one, Route) and "GET" in (one.methods or ())]
+    for path in [*named, *lists, "/runs/new"]:
         await page(client, path)
+        missed = [one for one in missed if not one.path_regex.match(path)]
+    assert [one.path for one in missed] == ["/static/console/{name:path}"]  # no page
     await page(client, "/nothing", 404)
     await page(await web.client(), "/", 401)
 
 
 async def test_looking_changes_nothing(web: Site, hf: Runtime):
     client = await web.client("admin")
-    paths = await all_pages(client)
+    named, lists = await all_pages(client)
     before = await hf.journal.last_seq()
-    for path in [*paths, "/runs/new"]:
+    for path in [*named, *lists, "/runs/new"]:
         for headers in (HTML, HTMX):
             assert (await client.get(path, headers=headers)).status_code == 200
     assert await hf.journal.last_seq() == before
@@ -222,7 +236,8 @@ async def test_looking_changes_nothing(web: Site, hf: Runtime):
 
 async def test_everything_needs_a_scope(web: Site, hf: Runtime):
     admin, nobody = await web.client("admin"), await web.client("run")
-    for path in await all_pages(admin):
+    named, lists = await all_pages(admin)
+    for path in [*named, *lists]:
         assert "needs the scope <code>read</code>" in await page(nobody, path, 403)
     reader = await web.client("read")
     assert "needs the scope <code>run</code>" in await page(reader, "/runs/new", 403)
@@ -261,16 +276,16 @@ async def test_a_reader_sees_what_waits_and_can_not_decide(web: Site, hf: Runtim
 
 async def test_a_tenant_sees_only_its_own(web: Site, hf: Runtime):
     ours, theirs = await web.client(*FULL, prefix="a-"), await web.client(*FULL, prefix="b-")
-    paths = await all_pages(ours)
-    for path in paths[:4]:
+    named, lists = await all_pages(ours)
+    for path in named:
         await page(theirs, path, 404)
-    for path in paths[4:]:
+    for path in lists:
         assert re.search(r"\ba-\d\b", await page(theirs, path)) is None, path
     assert "waiting: </span>0" in await page(theirs, "/inbox/count")
     assert "waiting: </span>3" in await page(ours, "/inbox/count")
-    answer = await send(theirs, paths[0], decision="approved")
+    answer = await send(theirs, named[0], decision="approved")
     assert answer.status_code == 404
-    assert (await send(theirs, paths[2], answer="retry")).status_code == 404
+    assert (await send(theirs, named[2], answer="retry")).status_code == 404
     assert (await send(theirs, "/sessions/a-4/end")).status_code == 404
     assert (await send(theirs, "/runs", code="1", session_id="a-4")).status_code == 404
     assert (await page(theirs, "/runs?session_id=a-4", 404)).count("NOT_FOUND")

@@ -433,7 +433,10 @@ def make_certificate(folder: Path) -> tuple[str, str]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.3.2.1"])
 def test_this_machine_needs_no_tls(host: str):
-    Listen(host).check()
+    listen = Listen(host)
+    listen.check()
+    assert not listen.tls
+    assert listen.all_names() == ()  # what everybody calls this machine goes without saying
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.com", ""])

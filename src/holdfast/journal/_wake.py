@@ -41,3 +41,12 @@ def call_into(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arg
         loop.call_soon_threadsafe(call, *args)
     except RuntimeError:
         pass
+
+
+def when_idle(call: Callable[[], object]) -> None:
+    """Have this thread's event loop make the call once what it does now is done; never, where there is none."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    loop.call_soon(call)

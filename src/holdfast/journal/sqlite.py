@@ -16,6 +16,7 @@ from holdfast.contracts import ContentRef, Draft, Json, Privacy, check_id
 from holdfast.journal import _sqlite_read as look
 from holdfast.journal import _sqlite_schema as schema
 from holdfast.journal._clock import now_ms
+from holdfast.journal._handed import Handed
 from holdfast.journal._request import Request
 from holdfast.journal._sqlite_db import Db, explained
 from holdfast.journal._sqlite_store import Store
@@ -26,9 +27,8 @@ from holdfast.journal._stage import (
     check_claim,
     check_ttl,
     erasure,
-    make_batch,
 )
-from holdfast.journal._wake import Wakeups
+from holdfast.journal._wake import Wakeups, when_idle
 from holdfast.journal._writer import Committed, Writer, closed
 from holdfast.journal.chain import Report, Stored
 from holdfast.journal.content import check_access, unpack
@@ -130,12 +130,9 @@ class SqliteJournal(Journal):
         expected_pos: int | None = None,
         epoch: int | None = None,
     ) -> None:
-        check_id(stream)
-
-        def work(stage: Stage) -> Appended:
-            return stage.append(Append(stream, make_batch(make), expected_pos, epoch))
-
-        self._writer.post(work, failed)
+        handed = Handed(check_id(stream), make, expected_pos, epoch)
+        self._writer.post(handed, failed)
+        when_idle(handed.prepare)
 
     async def flush(self) -> None:
         await self._writer.flush()

@@ -123,8 +123,15 @@ class Contents(Conformance):
         body = Body.of(b"body")
         referring = Draft(kind="a.b", content=(body.ref,))
         await journal.append("s", [note(bodies=[body]), referring])
+        assert [(one.digest, one.seq) for one in await journal.holdings()] == [
+            (body.ref.digest, 1),
+            (body.ref.digest, 2),
+        ]
         await journal.erase(body.ref.digest, stream="s", reason="test")
         await journal.append("s", [referring])  # it was stored once: that is enough
+        assert (await records_of(journal, "s"))[-1].content == (body.ref,)
+        with refused("CONTENT_ERASED"):  # and does not come back
+            await journal.content(body.ref)
 
     async def test_a_refused_batch_leaves_no_body(self, journal: Journal):
         batch = [note(bodies=[Body.of(b"body")]), destroyed()]

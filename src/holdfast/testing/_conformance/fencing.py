@@ -156,6 +156,10 @@ class Fencing(Conformance):
         await journal.release(lease._replace(owner="you"))
         await journal.release(lease._replace(epoch=lease.epoch + 1))
         await journal.release(Lease("nothing", "me", 1, clock.now + 1, 0))
+        head = await journal.head("s")
+        assert (head.owner, head.until, head.epoch) == ("me", lease.until, lease.epoch)
+        with refused("LEASE_HELD"):
+            await journal.claim("s", "you", ttl_ms=1000)
         await journal.append("s", [note()], epoch=lease.epoch)
 
     @pytest.mark.parametrize("ttl_ms", [0, -1, 86_400_001])

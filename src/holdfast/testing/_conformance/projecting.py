@@ -254,6 +254,8 @@ class Closing(Conformance):
     async def test_closing_twice_is_fine(self, journal: Journal):
         await journal.close()
         await journal.close()
+        with refused("JOURNAL_CLOSED"):
+            await journal.last_seq()
 
     async def test_what_was_handed_in_before_closing_is_done(self, journal: Journal):
         done: list[int] = []

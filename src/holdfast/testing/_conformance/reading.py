@@ -164,7 +164,15 @@ class Reading(Conformance):
     async def test_wait_returns_when_a_record_comes(self, journal: Journal):
         await journal.append("s", [note()])
         await journal.wait(0)  # it is there already
+        came = anyio.Event()
+
+        async def wait() -> None:
+            await journal.wait(1)
+            came.set()
+
         async with anyio.create_task_group() as group:
-            group.start_soon(journal.wait, 1)
+            group.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
+            assert not came.is_set()
             await journal.append("s", [note()])
+            await came.wait()
