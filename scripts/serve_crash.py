@@ -18,13 +18,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.server import program
 
 TOOLS = """
 import os, time
@@ -52,36 +55,25 @@ def often(name: str) -> str:
 SETTINGS = '[policy]\ndefault = "allow"\n[shell.limits]\nwall_ms = 60000\n'
 
 
-@contextmanager
-def server(folder: Path) -> Generator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+def surroundings(folder: Path) -> dict[str, str]:
+    """A home, and a world, of its own."""
+    return {"HOLDFAST_HOME": str(folder / "home"), "WORLD": str(folder / "world")}
+
+
+def server(
+    folder: Path,
+) -> AbstractContextManager[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """`holdfast serve` in a process of its own, and what it said when it was there."""
-    environment = {
-        **os.environ,
-        "HOLDFAST_HOME": str(folder / "home"),
-        "WORLD": str(folder / "world"),
-    }
-    program = Path(sys.executable).with_name("holdfast")
-    command = [program, "serve", "--port", "0", "--capabilities", "tools.py", "--no-console"]
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
-    ) as running:
-        assert running.stdout is not None
-        try:
-            yield running, json.loads(running.stdout.readline())
-        finally:
-            if running.poll() is None:
-                running.terminate()
-                running.wait(60)
+    options = ("--capabilities", "tools.py", "--no-console")
+    return program.server(folder, *options, env=surroundings(folder))
 
 
 def make_token(folder: Path) -> str:
     """A token for everything."""
-    program = Path(sys.executable).with_name("holdfast")
-    environment = {**os.environ, "HOLDFAST_HOME": str(folder / "home")}
     told = subprocess.run(
-        [program, "token", "create", "--scope", "admin", "--json"],
+        [program.HOLDFAST, "token", "create", "--scope", "admin", "--json"],
         cwd=folder,
-        env=environment,
+        env={**os.environ, **surroundings(folder)},
         check=True,
         capture_output=True,
     )

@@ -1,7 +1,10 @@
-"""What every test gets: a home of its own, asyncio, and hypothesis without luck."""
+"""What every test gets: a home of its own, asyncio, hypothesis without luck; and what tests of several parts want."""
 
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 from hypothesis import settings
 
@@ -21,6 +24,23 @@ def holdfast_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "holdfast-home"
     monkeypatch.setenv("HOLDFAST_HOME", str(home))
     return home
+
+
+@pytest.fixture
+def dialled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every address that a connection is made to; none is really made but to loopback."""
+    found: list[str] = []
+    connect = anyio.connect_tcp
+
+    # `Any`: whatever the library passes on.
+    async def dial(remote_host: str, remote_port: int, **more: Any) -> Any:
+        found.append(remote_host)
+        if not ip_address(remote_host).is_loopback:
+            raise OSError("not in a test")
+        return await connect(remote_host, remote_port, **more)
+
+    monkeypatch.setattr(anyio, "connect_tcp", dial)
+    return found
 
 
 @pytest.fixture(scope="session")

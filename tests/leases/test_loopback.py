@@ -70,7 +70,7 @@ async def test_noise_does_not_disturb() -> None:
 
         tasks.start_soon(knocks)
         await door.wait(finish)
-    assert came == [f"{door.redirect_uri}?code=1"]
+    assert [one.partition("?")[2] for one in came] == ["code=1"]
 
 
 async def test_taken_port_is_told() -> None:

@@ -5,7 +5,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any
 
 import anyio
@@ -184,23 +183,6 @@ async def test_a_server_that_breaks_off_or_hangs_is_told():
 
 
 # -- hosts --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def dialled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every address that a connection is made to; none is really made but to loopback."""
-    found: list[str] = []
-    connect = anyio.connect_tcp
-
-    # `Any`: whatever the library passes on.
-    async def dial(remote_host: str, remote_port: int, **more: Any) -> Any:
-        found.append(remote_host)
-        if not ip_address(remote_host).is_loopback:
-            raise OSError("not in a test")
-        return await connect(remote_host, remote_port, **more)
-
-    monkeypatch.setattr(anyio, "connect_tcp", dial)
-    return found
 
 
 def leading_to(*addresses: str) -> Resolve:

@@ -35,23 +35,6 @@ def answering(*answers: Sequence[str]) -> tuple[Resolve, list[str]]:
     return resolve, asked
 
 
-@pytest.fixture
-def dialled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every address that a connection is made to; none is really made but to loopback."""
-    found: list[str] = []
-    connect = anyio.connect_tcp
-
-    # `Any`: whatever the library passes on.
-    async def dial(remote_host: str, remote_port: int, **more: Any) -> Any:
-        found.append(remote_host)
-        if not ip_address(remote_host).is_loopback:
-            raise OSError("not in a test")
-        return await connect(remote_host, remote_port, **more)
-
-    monkeypatch.setattr(anyio, "connect_tcp", dial)
-    return found
-
-
 async def denied(box: Box, url: str) -> str:
     for tool in ("fetch_text", "fetch_json"):
         with pytest.raises(ModelError) as caught:

@@ -14,10 +14,11 @@ import pytest
 from tests.agent.watching import Paced
 from tests.agent.watching import until as true
 from tests.server.serving import make_app, served
+from tests.server.shop import pay
 from tests.server.sse import Heard, client, until, watching
 
 import holdfast
-from holdfast import Agent, capability
+from holdfast import Agent
 from holdfast.contracts import Draft, Record
 from holdfast.contracts.content import Privacy
 from holdfast.models.script import say, write_code
@@ -25,12 +26,6 @@ from holdfast.runtime import Runtime
 from holdfast.server import events
 from holdfast.server.events import FAREWELL, Hub, hub_of
 from holdfast.server.tail import PAGE
-
-
-@capability(side_effect="write")
-def pay(to: str) -> str:
-    """Pay somebody."""
-    return f"paid {to}"
 
 
 @pytest.fixture

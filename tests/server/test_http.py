@@ -7,6 +7,7 @@ import anyio
 import httpx
 import pytest
 from tests.server.http_client import Site, ids, site
+from tests.server.shop import look, paid, pay
 
 import holdfast
 from holdfast import Agent, Context, capability
@@ -14,21 +15,6 @@ from holdfast.contracts.approval import Asks
 from holdfast.gate.executor import NeedsAnswer, Question
 from holdfast.runtime import Runtime
 from holdfast.testing import ScriptedModel, say
-
-paid: list[str] = []
-
-
-@capability(side_effect="write")
-def pay(to: str) -> str:
-    """Pay somebody."""
-    paid.append(to)
-    return f"paid {to}"
-
-
-@capability(side_effect="read")
-def look(what: str) -> str:
-    """Look something up."""
-    return what.upper()
 
 
 @capability(side_effect="read")

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.server.http_client import BASE, Site, ids, listening, site
+from tests.server.shop import paid, pay
 
 import holdfast
-from holdfast import capability
 from holdfast.contracts.token import TOKENS
 from holdfast.errors import CallerError
 from holdfast.gate.approvals import ANSWERS
@@ -27,14 +27,6 @@ from holdfast.server.rest import ENDPOINTS
 from holdfast.server.serving import Listen
 
 FULL = ("read", "run", "approve")
-paid: list[str] = []
-
-
-@capability(side_effect="write")
-def pay(to: str) -> str:
-    """Pay somebody."""
-    paid.append(to)
-    return f"paid {to}"
 
 
 @pytest.fixture

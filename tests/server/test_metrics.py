@@ -14,28 +14,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from tests.server.serving import make_app, served
+from tests.server.shop import look, pay
 from tests.server.sse import Heard, watching
 
 import holdfast
-from holdfast import Agent, capability
+from holdfast import Agent
 from holdfast.models.script import say
 from holdfast.models.scripted import Scripted
 from holdfast.runtime import Runtime
 from holdfast.server import events, health, metrics
 from holdfast.server._prometheus import MAX_SERIES, Counts, Histogram, Text
 from holdfast.server.health import Health
-
-
-@capability(side_effect="write")
-def pay(to: str) -> str:
-    """Pay somebody."""
-    return f"paid {to}"
-
-
-@capability(side_effect="read")
-def look(what: str) -> str:
-    """Look something up."""
-    return what.upper()
 
 
 @pytest.fixture

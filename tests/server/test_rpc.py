@@ -9,6 +9,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.server.shop import look, paid, pay
 
 import holdfast
 from holdfast import Context, capability
@@ -26,21 +27,6 @@ session.reset session.destroy session.list tools.list tools.describe tools.searc
 run.resume run.cancel effect.resolve approvals.list approvals.decide journal.read journal.subscribe
 journal.verify
 """.split()
-
-paid: list[str] = []
-
-
-@capability(side_effect="write")
-def pay(to: str) -> str:
-    """Pay somebody."""
-    paid.append(to)
-    return f"paid {to}"
-
-
-@capability(side_effect="read")
-def look(what: str) -> str:
-    """Look something up."""
-    return what.upper()
 
 
 @pytest.fixture

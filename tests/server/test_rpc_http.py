@@ -10,23 +10,17 @@ import pytest
 import websockets
 from tests.agent.watching import until
 from tests.server.serving import make_app, served
+from tests.server.shop import pay
 from tests.server.sse import Heard, watching
 from tests.server.sse import until as hears
 
 import holdfast
-from holdfast import capability
 from holdfast.contracts import Draft
 from holdfast.contracts.content import Privacy
 from holdfast.runtime import Runtime
 from holdfast.server import events, rpc_http
 from holdfast.server.methods import Methods
 from holdfast.server.refusals import Refusals
-
-
-@capability(side_effect="write")
-def pay(to: str) -> str:
-    """Pay somebody."""
-    return f"paid {to}"
 
 
 @pytest.fixture

@@ -188,6 +188,12 @@ async def until_done(world: World, what: str) -> None:
 # -- another process ----------------------------------------------------------------------------------
 
 
+def done_in(tmp_path: Path) -> list[str]:
+    """What was done, in order, to the world that processes share."""
+    path = tmp_path / "done"
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def start(url: str, text: str, config: Mapping[str, Any] | None = None) -> subprocess.Popen[str]:
     """A process that opens the journal and runs `text` with `hf` at hand; `tell(x)` hands something back."""
     body = "\n".join(f"        {line}" for line in text.strip().splitlines())

@@ -61,11 +61,6 @@ async def aboom(why: str) -> int:
 TOOLS = [add, aadd, echo, boom, aboom]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/journal.db"
-
-
 async def run(code: str, url: str = "memory:", **more: Any) -> RunResult:
     async with holdfast.open(url, {}, capabilities=TOOLS) as hf:
         return await hf.shell.run(code, session="s", **more)

@@ -11,6 +11,7 @@ from tests.shell.support import (
     approve,
     codes,
     delivered,
+    done_in,
     elsewhere,
     kinds,
     opened,
@@ -37,23 +38,6 @@ async def one(name):
 result = [await asyncio.gather(one('a'), one('b'), one('c')), order]
 """
 """Three calls, and the order in which their answers came."""
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/journal.db"
-
-
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A journal that other processes can open, and a world they share."""
-    monkeypatch.setenv("WORLD", str(tmp_path))
-    return f"sqlite:///{tmp_path}/journal.db"
-
-
-def done_in(tmp_path: Path) -> list[str]:
-    path = tmp_path / "done"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 async def run(hf: holdfast.Runtime, code: str, into: list[RunResult], **more: Any) -> None:

@@ -12,6 +12,7 @@ from tests.shell.support import (
     World,
     approve,
     codes,
+    done_in,
     elsewhere,
     kinds,
     opened,
@@ -34,23 +35,6 @@ print('done')
 result = seen
 """
 """Stands in the middle of the second round."""
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/journal.db"
-
-
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A journal that other processes can open, and a world they share."""
-    monkeypatch.setenv("WORLD", str(tmp_path))
-    return f"sqlite:///{tmp_path}/journal.db"
-
-
-def done_in(tmp_path: Path) -> list[str]:
-    path = tmp_path / "done"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def recorded(run: RunResult) -> RunResult:

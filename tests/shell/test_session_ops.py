@@ -1,7 +1,6 @@
 """What can be done with a session: create, fork, reset, diff, destroy, expire, list; in this process or another."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -20,16 +19,6 @@ from tests.shell.support import (
 
 import holdfast
 from holdfast.errors import CallerError, Conflict, NotFound
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/journal.db"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/journal.db"
 
 
 async def value(hf: holdfast.Runtime, code: str, session: str = "s") -> Any:

@@ -13,13 +13,6 @@ ASK = "[current_policy()['limits'][name] for name in ('memory_mb', 'cpu_ms')]"
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A journal that other processes can open, and a world they share."""
-    monkeypatch.setenv("WORLD", str(tmp_path))
-    return f"sqlite:///{tmp_path}/journal.db"
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Something to mount."""
     found = tmp_path / "data"

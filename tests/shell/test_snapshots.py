@@ -19,16 +19,6 @@ KEY = b"k" * 32
 ENGINE = "monty/0"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/journal.db"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/journal.db"
-
-
 @capability(side_effect="read")
 def look(at: str) -> str:
     """Look at something."""

@@ -68,7 +68,7 @@ class FileKey:
 
     def make(self) -> bytes:
         """Write one, unless there is one by now."""
-        _write_once(self._path)
+        write_once(self._path)
         found = self._read(self._path)
         assert found is not None
         return found
@@ -76,7 +76,7 @@ class FileKey:
     def propose(self) -> bytes:
         """Write one beside it. One that was proposed before and never accepted is thrown away."""
         self._next.unlink(missing_ok=True)
-        _write_once(self._next)
+        write_once(self._next)
         found = self._read(self._next)
         assert found is not None
         return found
@@ -118,7 +118,8 @@ class FileKey:
         return key
 
 
-def _write_once(path: Path) -> None:
+def write_once(path: Path) -> None:
+    """Write a new key so that of several who try at once, exactly one succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}.new")
     handle = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -326,7 +326,9 @@ def state_key(settings: Settings) -> bytes:
         return os.urandom(KEY_BYTES)
     try:
         if not path.exists():
-            _make_key(path)
+            from holdfast.leases.keys import write_once
+
+            write_once(path)
         key = path.read_bytes()
     except OSError as why:
         raise OperatorError(
@@ -341,18 +343,3 @@ def state_key(settings: Settings) -> bytes:
             hint="Restore it from a backup, or remove it: sessions are then replayed from their code.",
         )
     return key
-
-
-def _make_key(path: Path) -> None:
-    """Write a new key so that of several processes that try at once, exactly one succeeds."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
-    handle = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    try:
-        os.write(handle, os.urandom(KEY_BYTES))
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    with suppress(FileExistsError):
-        os.link(draft, path)
-    draft.unlink()

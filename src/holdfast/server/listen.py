@@ -6,26 +6,18 @@ import logging
 import os
 import socket
 import stat
-import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
 from anyio.abc import SocketStream
-from anyio.lowlevel import checkpoint
 
 from holdfast.errors import CallerError
+from holdfast.server.pipes import CHUNK, MAX_LINE, read_stdin, taken_stdout, write
 from holdfast.server.rpc import Connection, Method
 
 _log = logging.getLogger(__name__)
-
-MAX_LINE = 96 << 20
-"""Bytes of one message: room for the largest snapshot, in base64."""
-
-_CHUNK = 65536
-_PIPE_BUF = 4096
-"""What can be written to a pipe that is ready without waiting for who reads it."""
 
 
 # -- a unix socket ------------------------------------------------------------------------------------
@@ -60,7 +52,7 @@ async def serve_unix(path: Path, methods: Mapping[str, Method], ready: anyio.Eve
 async def _serve_stream(stream: SocketStream, methods: Mapping[str, Method]) -> None:
     async def read() -> bytes:
         try:
-            return await stream.receive(_CHUNK)
+            return await stream.receive(CHUNK)
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return b""
 
@@ -128,41 +120,9 @@ def _too_long() -> CallerError:
 
 
 async def serve_stdio(methods: Mapping[str, Method]) -> None:
-    """Answer what comes on standard input until it ends, on standard output.
-
-    Whatever else is printed in this process goes to standard error: nothing comes between the messages.
-    """
-    sys.stdout.flush()
-    output = os.dup(1)
-    os.dup2(2, 1)
-
-    async def read() -> bytes:
-        await _ready(anyio.wait_readable, 0)
-        return os.read(0, _CHUNK)
-
-    try:
-        await _serve(Connection(methods, lambda data: _write(output, data)), read)
-    finally:
-        os.dup2(output, 1)
-        os.close(output)
-
-
-async def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        await _ready(anyio.wait_writable, fd)
-        try:
-            view = view[os.write(fd, view[:_PIPE_BUF]) :]
-        except BrokenPipeError:
-            raise anyio.BrokenResourceError from None
-
-
-async def _ready(wait: Callable[[int], Awaitable[None]], fd: int) -> None:
-    # Without a thread: one that waits for a file descriptor could not be stopped.
-    try:
-        await wait(fd)
-    except PermissionError:
-        await checkpoint()  # a file is always ready, and can't be waited for
+    """Answer what comes on standard input until it ends, on standard output."""
+    with taken_stdout() as output:
+        await _serve(Connection(methods, lambda data: write(output, data)), read_stdin)
 
 
 # -- lines --------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -22,7 +20,6 @@ from holdfast.contracts import (
     SessionLimits,
     SessionView,
     Setup,
-    digest,
     new_id,
 )
 from holdfast.errors import CallerError, HoldfastError, NotFound
@@ -155,22 +152,10 @@ class Methods:
 
     async def _snapshot(self, asked: p.InSession, _: Call) -> dict[str, Any]:
         data = await self._hf.shell.snapshot(asked.session_id, wait_ms=asked.wait_ms)
-        return {
-            "session_id": asked.session_id,
-            "snapshot_id": digest(data),
-            "snapshot": base64.b64encode(data).decode(),
-            "bytes": len(data),
-        }
+        return views.snapshot(asked.session_id, data)
 
     async def _restore(self, asked: p.RestoreSession, _: Call) -> SessionView:
-        try:
-            data = base64.b64decode(asked.snapshot, validate=True)
-        except (binascii.Error, ValueError):
-            raise CallerError(
-                "SNAPSHOT_CORRUPT",
-                "The snapshot is not base64.",
-                hint="Send what `session.snapshot` gave as it is.",
-            ) from None
+        data = views.snapshot_bytes(asked.snapshot)
         return await self._hf.shell.restore(
             asked.session_id, data, setup=asked.setup, wait_ms=asked.wait_ms
         )

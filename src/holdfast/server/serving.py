@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 import anyio
 import uvicorn
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
 
 from holdfast.errors import CallerError
 from holdfast.server.app import make_app
 from holdfast.server.limits import Limits
 from holdfast.server.takeover import EVERY, Takeover
 from holdfast.server.tokens import Tokens
+from holdfast.server.work import Work
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -189,7 +190,7 @@ async def serve(
     """
     listen.check()
     bound = listen.bind()
-    stopping = anyio.Event()
+    stopping, over = anyio.Event(), anyio.Event()
     async with anyio.create_task_group() as background:
         app = make_app(
             hf,
@@ -210,20 +211,13 @@ async def serve(
 
             if signals:
                 await group.start(_watch, stop)
-            over = anyio.Event()
             group.start_soon(_listen, server, bound, stopping, over)
-            resumed: list[str] = []
-            if recover:
-                resumed = await app.state.work.recover()
-                looks = Takeover(hf.journal, app.state.work).keep_looking
-                group.start_soon(looks, look_every, background)
+            resumed = await _take_up(app, group, look_every) if recover else ()
             where = (listen.url(bound), listen.public(bound))
-            await ready(Started(*where, app.state.tokens, tuple(resumed), stop))
+            await ready(Started(*where, app.state.tokens, resumed, stop))
             await stopping.wait()
             server.should_exit = True  # who comes now is not let in
-            _send_watchers_away(app)
-            rest = await app.state.work.close(grace)
-            await over.wait()
+            rest = await _wind_down(app, over, grace)
             if rest and left is not None:
                 await left(rest)
             group.cancel_scope.cancel()
@@ -256,6 +250,24 @@ async def _listen(
         bound.close()
         over.set()
         stopping.set()
+
+
+async def _take_up(app: Starlette, group: TaskGroup, look_every: float) -> tuple[str, ...]:
+    """Go on with runs that were interrupted, and from now on with those whose process dies; the former."""
+    work: Work = app.state.work
+    resumed = await work.recover()
+    looks = Takeover(app.state.hf.journal, work).keep_looking
+    group.start_soon(looks, look_every, app.state.background)
+    return tuple(resumed)
+
+
+async def _wind_down(app: Starlette, over: anyio.Event, grace: float) -> list[str]:
+    """Let what is under way end, until nobody is served any more; the runs that are not at rest then."""
+    _send_watchers_away(app)
+    work: Work = app.state.work
+    rest = await work.close(grace)
+    await over.wait()
+    return rest
 
 
 async def _watch(stop: Callable[[], None], *, task_status: TaskStatus[None]) -> None:

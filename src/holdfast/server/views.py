@@ -1,12 +1,14 @@
-"""Answers in the shapes that the command line and JSON-RPC share."""
+"""Answers in the shapes that the command line, JSON-RPC and REST share."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from holdfast.contracts import Capability, RunResult, SessionLimits, Setup
+from holdfast.contracts import Capability, RunResult, SessionLimits, Setup, digest
 from holdfast.contracts.agent import AgentResult
 from holdfast.errors import CallerError, NotFound
 from holdfast.gate.executor import Toolbox
@@ -41,10 +43,9 @@ def tool(toolbox: Toolbox, name: str) -> dict[str, Any]:
             f"There is no capability `{name[:80]}` in this session.",
             hint="`holdfast tools list` names those there are.",
         )
-    told = found.capability.model_dump(mode="json")
-    digest = found.capability.digest
-    risk = found.capability.harm.value
-    return {**told, "risk": risk, "digest": digest, "stub": toolbox.stubs([found.capability.name])}
+    one = found.capability
+    more = {"risk": one.harm.value, "digest": one.digest, "stub": toolbox.stubs([one.name])}
+    return {**one.model_dump(mode="json"), **more}
 
 
 def policy(toolbox: Toolbox, rules: Policy, limits: SessionLimits, setup: Setup) -> dict[str, Any]:
@@ -65,6 +66,28 @@ def result_of(found: RunResult | AgentResult) -> RunResult | dict[str, Any]:
 def agent_result(found: AgentResult) -> dict[str, Any]:
     """What a run of an agent gave; `id` is the run's, as in every view."""
     return {"id": found.run_id, **found.model_dump(mode="json")}
+
+
+def snapshot(session_id: str, data: bytes) -> dict[str, Any]:
+    """What was in a session, to be sent."""
+    return {
+        "session_id": session_id,
+        "snapshot_id": digest(data),
+        "snapshot": base64.b64encode(data).decode(),
+        "bytes": len(data),
+    }
+
+
+def snapshot_bytes(text: str) -> bytes:
+    """A snapshot as it was sent; raises `SNAPSHOT_CORRUPT`."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise CallerError(
+            "SNAPSHOT_CORRUPT",
+            "The snapshot is not base64.",
+            hint="Send the `snapshot` that you got as it is.",
+        ) from None
 
 
 async def run_details(runs: Runs, run_id: str) -> dict[str, Any]:

@@ -5,13 +5,10 @@ Not with the SDK's reader: that waits in a thread, which nothing can stop before
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
@@ -19,20 +16,15 @@ from pydantic import ValidationError
 
 from holdfast.server.callers import Caller
 from holdfast.server.mcp.service import Service
+from holdfast.server.pipes import MAX_LINE, read_stdin, taken_stdout, write
 from holdfast.server.work import Work
 
 if TYPE_CHECKING:
     from holdfast.runtime import Runtime
     from holdfast.server.agents import Served
 
-MAX_LINE = 96 << 20
-"""Bytes of one message."""
 PATIENCE = 5.0
 """Seconds that runs under way get at the end; what is not over then stays on record, to be resumed."""
-
-_CHUNK = 65536
-_PIPE_BUF = 4096
-"""What can be written to a pipe that is ready without waiting for who reads it."""
 
 _In = SessionMessage | Exception
 
@@ -49,12 +41,8 @@ async def serve_stdio(
 
     `left` is told the runs that are not over at the end, before they are cancelled: a program that ends there leaves
     them on record, to be resumed.
-    Whatever else is printed in this process goes to standard error: nothing comes between the messages.
     """
-    sys.stdout.flush()
-    output = os.dup(1)
-    os.dup2(2, 1)
-    try:
+    with taken_stdout() as output:
         async with anyio.create_task_group() as background:
             work = Work(hf, background, agents)
             async with Service.open(hf, work, expose=expose, local=caller) as service:
@@ -66,9 +54,6 @@ async def serve_stdio(
                         if runs and left is not None:
                             await left(runs)
             background.cancel_scope.cancel()
-    finally:
-        os.dup2(output, 1)
-        os.close(output)
 
 
 async def _serve(service: Service, output: int) -> None:
@@ -87,8 +72,7 @@ async def _read(into: MemoryObjectSendStream[_In]) -> None:
     held = bytearray()
     async with into:
         while True:
-            await _ready(anyio.wait_readable, 0)
-            data = os.read(0, _CHUNK)
+            data = await read_stdin()
             if not data:
                 return
             held += data
@@ -113,23 +97,7 @@ async def _write_all(out_of: MemoryObjectReceiveStream[SessionMessage], fd: int)
     async with out_of:
         async for one in out_of:
             text = one.message.model_dump_json(by_alias=True, exclude_unset=True)
-            if not await _write(fd, text.encode() + b"\n"):
+            try:
+                await write(fd, text.encode() + b"\n")
+            except anyio.BrokenResourceError:
                 return  # nobody reads on; what was asked is done all the same, and on record
-
-
-async def _write(fd: int, data: bytes) -> bool:
-    view = memoryview(data)
-    while view:
-        await _ready(anyio.wait_writable, fd)
-        try:
-            view = view[os.write(fd, view[:_PIPE_BUF]) :]
-        except BrokenPipeError:
-            return False
-    return True
-
-
-async def _ready(wait: Callable[[int], Awaitable[None]], fd: int) -> None:
-    try:
-        await wait(fd)
-    except PermissionError:
-        await checkpoint()  # a file is always ready, and can't be waited for

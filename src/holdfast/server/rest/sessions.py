@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from functools import partial
 from typing import Any
 
@@ -12,10 +10,10 @@ from holdfast.contracts import (
     SessionLimits,
     SessionView,
     check_session_id,
-    digest,
     new_id,
 )
 from holdfast.errors import CallerError
+from holdfast.server import views
 from holdfast.server.rest import bodies as b
 from holdfast.server.rest.endpoint import Answer, Call, Endpoint
 from holdfast.server.rest.later import outcome
@@ -112,12 +110,7 @@ async def snapshot_session(call: Call) -> Any:
     """What is in a session, sealed, to be kept or put into another session."""
     name = await _name(call)
     data = await call.hf.shell.snapshot(name, wait_ms=call.body.wait_ms)
-    return {
-        "session_id": name,
-        "snapshot_id": digest(data),
-        "snapshot": base64.b64encode(data).decode(),
-        "bytes": len(data),
-    }
+    return views.snapshot(name, data)
 
 
 async def restore_session(call: Call) -> Any:
@@ -125,14 +118,7 @@ async def restore_session(call: Call) -> Any:
     asked: b.RestoreSession = call.body
     name = await _name(call)
     await within_rights(call)
-    try:
-        data = base64.b64decode(asked.snapshot, validate=True)
-    except (binascii.Error, ValueError):
-        raise CallerError(
-            "SNAPSHOT_CORRUPT",
-            "The snapshot is not base64.",
-            hint="Send what `snapshot` gave as it is.",
-        ) from None
+    data = views.snapshot_bytes(asked.snapshot)
     return await call.hf.shell.restore(name, data, setup=asked.setup, wait_ms=asked.wait_ms)
 
 
