@@ -106,7 +106,7 @@ _PLAIN = frozenset((str, int, bool, float, type(None)))
 def _plain(value: Any) -> Any:
     # A model last: to ask whether something is one takes longer than all the rest.
     if isinstance(value, Enum):
-        return value.value
+        return value._value_  # `value` is a property, and a slow one
     if isinstance(value, tuple | list):
         items = cast("Sequence[Any]", value)
         return [item if type(item) in _PLAIN else _plain(item) for item in items]

@@ -16,6 +16,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from anyio import to_thread
@@ -76,7 +78,8 @@ class Writer(Generic[T]):
         self._tidy = tidy
         self._queue: deque[Posted[T] | Awaited[T]] = deque()
         self._lock = threading.Lock()
-        self._wake = threading.Semaphore(0)
+        # A token for each time that the thread is to look. A semaphore would do, at twenty times the price.
+        self._tokens: SimpleQueue[None] = SimpleQueue()
         self._closing = False
         self._unsynced_by: float | None = None
         self._sync_failure: OSError | None = None
@@ -139,11 +142,18 @@ class Writer(Generic[T]):
         """Commit a request that nobody waits with, past the queue; False, and nothing done, if that can't be had."""
         if not self._lock.acquire(blocking=False):
             return False
+        posted: list[Posted[T] | Awaited[T]] = []
         try:
+            # What nobody waits for rides along, and before it: it was there first.
+            while self._queue and isinstance(self._queue[0], Posted):
+                posted.append(self._queue.popleft())
             if self._queue or self._closing:
+                self._queue.extendleft(reversed(posted))
                 return False
-            self._run([request], wait=False)
+            self._run([*posted, request] if posted else [request], wait=False)
+            self._report(posted)
         except Busy:
+            self._queue.extendleft(reversed(posted))
             return False
         finally:
             self._lock.release()
@@ -191,14 +201,14 @@ class Writer(Generic[T]):
             self._turn_away()
         if not self._noted:
             self._noted = True
-            self._wake.release()
+            self._tokens.put(None)
 
     def _rouse(self) -> None:
         """Wake the thread, once: a second call before it has woken changes nothing."""
         self._armed = True
         if not self._roused:
             self._roused = True
-            self._wake.release()
+            self._tokens.put(None)
 
     def close(self) -> None:
         """Finish what is queued, sync, and stop the thread. Blocks."""
@@ -254,11 +264,15 @@ class Writer(Generic[T]):
         if self._tidy_at is not None:
             left = max(self._tidy_at - time.monotonic(), 0)
             timeout = left if timeout is None else min(left, timeout)
-        self._wake.acquire(timeout=timeout)
+        self._wait(timeout)
         if self._noted and not self._roused and not self._closing:
             # Nobody waits for what was posted: more may come. Somebody who does wait ends this at once.
-            self._wake.acquire(timeout=RIDE)
+            self._wait(RIDE)
         self._noted = self._roused = False
+
+    def _wait(self, timeout: float | None) -> None:
+        with suppress(Empty):
+            self._tokens.get(timeout=timeout)
 
     def _catch_up(self) -> None:
         """Sync what was written without, once it is due. Holds the lock."""
@@ -298,7 +312,8 @@ class Writer(Generic[T]):
 
     def _run(self, group: Sequence[Request[T]], *, wait: bool) -> None:
         """Commit the group; each request then has its outcome or its failure. Holds the lock."""
-        self._company = COMPANY if len(group) > 1 else max(0, self._company - 1)
+        waiting = len(group) if len(group) < 2 else sum(type(one) is not Posted for one in group)
+        self._company = COMPANY if waiting > 1 else max(0, self._company - 1)
         try:
             committed = self._commit(group, wait)
         except Busy:
@@ -317,6 +332,8 @@ class Writer(Generic[T]):
 
     def _report(self, group: Sequence[Posted[T] | Awaited[T]]) -> list[Awaited[T]]:
         """Tell those who posted of failures, under the lock: who flushes hears of them first. Return who waits."""
+        if not group:
+            return []
         waiting = [request for request in group if not isinstance(request, Posted)]
         if len(waiting) < len(group):
             for request in group:

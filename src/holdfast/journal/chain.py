@@ -123,10 +123,13 @@ def encode(draft: Draft) -> Entry:
 
 def _reference(ref: ContentRef) -> str:
     """A reference as canonical JSON, its keys in order."""
-    role = "" if ref.role is None else f',"role":{json_string(ref.role)}'
+    fields = vars(ref)
+    role = fields["role"]
+    said = "" if role is None else f',"role":{json_string(role)}'
     return (
-        f'{{"digest":"{ref.digest}","mime":{json_string(ref.mime)},"privacy":"{ref.privacy.value}"'
-        f',"retention":"{ref.retention.value}"{role},"size":{ref.size}}}'
+        f'{{"digest":"{fields["digest"]}","mime":{json_string(fields["mime"])}'
+        f',"privacy":"{fields["privacy"]._value_}","retention":"{fields["retention"]._value_}"'
+        f'{said},"size":{fields["size"]}}}'
     )
 
 
