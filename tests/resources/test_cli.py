@@ -1,10 +1,12 @@
 """`holdfast resources`: the real program over real files."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli import conftest as cli
+from tests.mcp.support import npm
 
 # The program as the tests of the command line run it, in its own process and in this one.
 holdfast: Any = cli.holdfast
@@ -100,3 +102,24 @@ def test_what_is_wrong_is_told(in_process, arguments: list[str], code: str, exit
 def test_the_program_itself(holdfast, folder: Path):
     log = holdfast("resources", "read", "file:///w/log.txt", "--mount", f"/w={folder}").json
     assert (log["byte_len"], log["truncated"]) == (8890, False)
+
+
+def test_what_a_tool_server_has(holdfast):
+    server = npm("everything")
+    (holdfast.home.parent / "holdfast.toml").write_text(
+        f"[surfaces.all]\ncommand = {json.dumps(server.command)}\nargs = {json.dumps(server.args)}\n"
+    )
+    uri = "mcp://all/demo://resource/dynamic/text/1"
+    assert holdfast("resources", "read", uri).json["text"].startswith("Resource 1:")
+    (match,) = holdfast("resources", "read", uri, "--grep", "^Resource").json["matches"]
+    assert match["text"].startswith("Resource 1:")
+    roots = holdfast("resources", "list").json["items"]
+    assert [one["uri"] for one in roots] == ["mcp://all/"]
+    listed = holdfast("resources", "list", "mcp://all/").json["items"]
+    assert all(one["uri"].startswith("mcp://all/demo://") for one in listed)
+    assert len(listed) > 3
+    done = holdfast("resources", "read", "mcp://other/x")
+    assert done.code != 0
+    refused = done.json["error"]
+    assert refused["code"] == "NOT_FOUND"
+    assert "mcp list" in refused["hint"]

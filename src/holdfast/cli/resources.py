@@ -110,27 +110,48 @@ _MOST = 256 * 1024
 async def _with_resources(session_id: str | None, flags: Flags, request: Any) -> Any:
     """What answers a request, over what the session or the settings grant."""
     from holdfast.cli._state import journal_to_read
-    from holdfast.contracts.resource import GrepRequest, ListRequest
 
-    async def ask(resources: Resources) -> Any:
-        try:
-            if isinstance(request, GrepRequest):
-                return await resources.grep(request)
-            if isinstance(request, ListRequest):
-                return await resources.list(request)
-            return await resources.read(request)
-        except (OSError, ValueError) as why:
-            # As code would see it: there is no such file, or the server is not there.
-            raise ModelError("TOOL_ERROR", str(why)) from None
-
+    if _at_a_server(request):
+        return await _at_servers(flags, request)
     try:
         async with journal_to_read() as journal:
-            return await ask(await _resources(session_id, flags, journal))
+            return await _asked(await _resources(session_id, flags, journal), request)
     except NotFound as why:
         # Most of it needs no journal; a session and its content do.
         if session_id is not None or "There is no journal" not in why.message:
             raise
-    return await ask(await _resources(None, flags, None))
+    return await _asked(await _resources(None, flags, None), request)
+
+
+async def _asked(resources: Resources, request: Any) -> Any:
+    from holdfast.contracts.resource import GrepRequest, ListRequest
+
+    try:
+        if isinstance(request, GrepRequest):
+            return await resources.grep(request)
+        if isinstance(request, ListRequest):
+            return await resources.list(request)
+        return await resources.read(request)
+    except (OSError, ValueError) as why:
+        # As code would see it: there is no such file, or the server is not there.
+        raise ModelError("TOOL_ERROR", str(why)) from None
+
+
+def _at_a_server(request: Any) -> bool:
+    """Whether a tool server must be asked: only then is it started, which takes seconds."""
+    from holdfast.contracts.resource import ListRequest
+    from holdfast.runtime import Settings
+
+    where = request.prefix if isinstance(request, ListRequest) else request.uri
+    return where.startswith("mcp:") or (not where and bool(Settings.load().surfaces))
+
+
+async def _at_servers(flags: Flags, request: Any) -> Any:
+    from holdfast import runtime
+    from holdfast.cli.daemon import config_of
+
+    async with runtime.open(config=config_of(flags.fields())) as hf:
+        return await _asked(hf.resources, request)
 
 
 async def _resources(session_id: str | None, flags: Flags, journal: Journal | None) -> Resources:

@@ -137,7 +137,11 @@ class Servers:
 
     async def _connection(self, surface: str, session_id: str | None) -> Connection:
         if surface not in self._connected.seen_by(self._setup):
-            raise NotFound("NOT_FOUND", f"The session has no tool server `{surface}`.")
+            raise NotFound(
+                "NOT_FOUND",
+                f"The session has no tool server `{surface[:80]}`.",
+                hint="List the resources, or `holdfast mcp list`, to see which there are.",
+            )
         if session_id is None:  # nobody's run has connected it
             await self._connected.boundary(self._setup)
         return self._connected.connection(surface)
