@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-async def ask(id: str, **more: str) -> str:
+async def ask(id: str, **more: Any) -> str:
     found = model(id, **more)
     try:
         return (await found.request(ASK)).message.text

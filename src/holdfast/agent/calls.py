@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from holdfast.agent.pictures import pictures_in
 from holdfast.agent.tools import DESCRIBE, READ_RESULT, RUN_CODE, SEARCH
 from holdfast.agent.view import cut, error_view, run_view, value_view
 from holdfast.agent.work import Work
@@ -170,7 +171,8 @@ class Calls:
         if result.run_id is None:  # refused before anything ran: nothing is on record yet
             await self._say(call, text, is_error=wrong)
         else:
-            self.work.transcript.result(call.id, call.name, text, is_error=wrong)
+            shown = pictures_in(result.result)
+            self.work.transcript.result(call.id, call.name, text, is_error=wrong, pictures=shown)
 
     # -- a capability ---------------------------------------------------------------------------------
 
@@ -209,7 +211,9 @@ class Calls:
             self.standing = True
             return
         text, wrong = direct_view(end.value, end.error, crossing.effect_id, work.spec.view_bytes)
-        work.transcript.result(call.id, call.name, text, is_error=wrong)
+        work.transcript.result(
+            call.id, call.name, text, is_error=wrong, pictures=pictures_in(end.value)
+        )
 
     # -- what holdfast answers itself -----------------------------------------------------------------
 
@@ -282,12 +286,12 @@ def direct_view(
     """What a model is shown of a capability's result, and whether it went wrong."""
     if error is not None:
         return error_view(error), True
-    handle = f'`{READ_RESULT}` with id "{effect_id}" gives more'
-    if not isinstance(
-        value, str
-    ):  # in the order in which it is recorded: who reads it there shows the same
-        value = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return cut(value, limit, handle), False
+    text = value if isinstance(value, str) else _in_order(value)
+    return cut(text, limit, f'`{READ_RESULT}` with id "{effect_id}" gives more'), False
+
+
+_in_order = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
+"""A value as text, in the order in which it is recorded: who reads it there shows the same."""
 
 
 def _malformed(call: ToolCallPart) -> ModelError:

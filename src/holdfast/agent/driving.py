@@ -13,10 +13,13 @@ from holdfast.agent.conversations import Conversations
 from holdfast.agent.ending import cause_of, error_of, records_of, status_of
 from holdfast.agent.holding import Holding
 from holdfast.agent.loop import Loop
+from holdfast.agent.outlines import write_outline
 from holdfast.agent.standing import park
 from holdfast.agent.work import Work
 from holdfast.contracts.agent import AgentResult
 from holdfast.contracts.view import Usage
+from holdfast.errors import HoldfastError
+from holdfast.journal.pen import LOST
 from holdfast.machines.outcome import Cause
 
 
@@ -104,11 +107,22 @@ async def _ended(loop: Loop, conversations: Conversations) -> AgentResult:
     session.pen.raise_failure()
     await work.desk.append([records_of(result)], durable=True)
     session.open_agent = None
+    await _outlined(work)
     conversations.keep(session, work.transcript)
     await work.gate.guards.run_over(
         session.id, work.run_id, status, lambda: result.model_dump(mode="json")
     )
     return result
+
+
+async def _outlined(work: Work) -> None:
+    """Write an outline of a long conversation; the run is over and on disk, so nobody minds if that fails."""
+    pen = work.session.pen
+    try:
+        await write_outline(work.journal, pen)
+    except HoldfastError:
+        if pen.pos == LOST:
+            pen.lose()  # it may be there or not: whoever is next looks
 
 
 async def _withdraw(work: Work) -> None:

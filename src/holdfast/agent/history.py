@@ -7,17 +7,21 @@ that goes on in another process sends the provider what the first one would have
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+from pydantic_core import from_json
 
 from holdfast.agent.calls import direct_view
+from holdfast.agent.outline import ENDS, Later, Outlining, Step, bodies_of
+from holdfast.agent.outlines import outline_of
+from holdfast.agent.pictures import pictures_in
 from holdfast.agent.transcript import Transcript
 from holdfast.agent.view import run_view
 from holdfast.contracts import EffectStatus, ErrorObject, Record, RunResult, RunStatus
 from holdfast.contracts.agent import AgentSpec
-from holdfast.contracts.hook import HookDecision, HookPoint
-from holdfast.contracts.hook_response import ResponseClass
 from holdfast.contracts.message import AssistantMessage, Message
 from holdfast.contracts.model import ModelAnswer
 from holdfast.gate.past import Past, Pasts
@@ -40,7 +44,7 @@ class History:
     tries: int = 0
     """Attempts at the next answer that failed, since it last went over to another model."""
     pasts: Pasts = field(default_factory=Pasts)
-    """Its effects."""
+    """Its effects, but for those that are settled; the newest one in any case."""
     children: dict[str, str] = field(default_factory=dict[str, str])
     """Its runs of code that stand, by the model's call."""
     model: str | None = None
@@ -99,237 +103,290 @@ def models_of(spec: AgentSpec | None) -> tuple[str, ...]:
     return () if spec is None else (spec.model, *spec.fallbacks)
 
 
-_ENDS = ("run_completed", "run_failed", "run_cancelled")
-_TOLD = frozenset(("agent", "message", "result", "summary"))
-"""Roles of bodies that the conversation is made of: read at once, because one by one takes as long as all the rest."""
-
-
 class _Folding:
-    """Takes records in, one by one."""
+    """Takes steps in, one by one."""
 
     def __init__(
-        self,
-        journal: Journal,
-        seen: dict[str, dict[str, Any]],
-        dropped: set[str],
-        *,
-        bodies: dict[str, bytes],
-        ended: set[str],
+        self, journal: Journal, bodies: dict[str, bytes], ended: set[str], settled: set[str]
     ) -> None:
         self.found = History()
+        self._journal = journal
         self._bodies = bodies
         self._over = ended
-        self._dropped = dropped
-        self._journal = journal
-        self._seen = seen
-        self._questions: set[str] = set()
-        self._direct: dict[str, tuple[str, str]] = {}
-        self._programs: dict[str, str] = {}
+        self._settled = settled
+        self._specs: dict[str, AgentSpec] = {}
         self._last_time: int | None = None
 
-    async def add(self, record: Record) -> None:
-        handler = getattr(self, f"_{record.kind}", None)
-        found = self.found
-        before = found.transcript.count
-        if record.run_id is not None and record.run_id == found.run_id:
-            self._clock(record)
-            if record.run_id not in self._over:  # nobody goes on with what is over
-                found.pasts.add(record)
-        if handler is not None:
-            await handler(record)
-        added = found.transcript.count - before
-        if added:
-            found.originals.extend(found.transcript.messages[-added:])
-
-    def _clock(self, record: Record) -> None:
+    def note(self, record: Record) -> None:
+        """Take note of a record of the newest run, whatever it says about the conversation."""
+        if record.run_id is None or record.run_id != self.found.run_id:
+            return
         if self._last_time is not None:
             self.found.active_ms += max(0, record.time - self._last_time)
         self._last_time = None if record.kind == "run_parked" else record.time
-
-    async def _json(self, digest: str) -> Any:
-        return json.loads(await self._body(digest))
-
-    async def _body(self, digest: str) -> bytes:
-        found = self._bodies.get(digest)
-        return await self._journal.content(digest) if found is None else found
-
-    async def _run_started(self, record: Record) -> None:
-        said = record.payload
-        if said["kind"] != "agent":
-            if said.get("parent") and record.run_id:
-                call_id = str(said["call_id"])
-                self._programs[record.run_id] = call_id
-                self.found.children[call_id] = record.run_id
+        # Nobody goes on with what is over.
+        if record.run_id in self._over or record.effect_id in self._settled:
             return
+        self.found.pasts.add(record)
+
+    async def fetch(self, step: Step) -> None:
+        """Have the bodies of a step at hand; raises why one of them can't be had."""
+        for digest in bodies_of(step):
+            if digest not in self._bodies:
+                self._bodies[digest] = await self._journal.content(digest)
+
+    def add(self, step: Step) -> None:
+        """Take a step in, whose bodies are at hand."""
+        transcript = self.found.transcript
+        before = transcript.count
+        _STEPS[step[0]](self, *step[1:])
+        added = transcript.count - before
+        if added:
+            self.found.originals.extend(transcript.messages[-added:])
+
+    def began(self, time: int) -> None:
+        """A run started then."""
+        self._last_time = time
+
+    def _json(self, digest: str) -> Any:
+        data = self._bodies[digest]
+        try:
+            return from_json(data)
+        except ValueError:  # nested too deep for the fast parser, or half a character in it
+            return json.loads(data)
+
+    def _answered(self, digest: str) -> ModelAnswer:
+        try:
+            return ModelAnswer.model_validate_json(self._bodies[digest])
+        except ValidationError:
+            return ModelAnswer.model_validate(json.loads(self._bodies[digest]))
+
+    def _spec(self, digest: str) -> AgentSpec:
+        found = self._specs.get(digest)
+        if found is None:
+            found = self._specs[digest] = AgentSpec.model_validate(self._json(digest))
+        return found
+
+    def _run(
+        self, run_id: str, agent: str, prompt: str | None, actor: str | None, account: str | None
+    ) -> None:
         old = self.found
         self.found = History(
             transcript=old.transcript,
-            spec=AgentSpec.model_validate(await self._json(str(said["agent"]))),
-            run_id=record.run_id,
-            actor=said.get("actor"),  # type: ignore[arg-type]
-            account=said.get("account"),  # type: ignore[arg-type]
+            spec=self._spec(agent),
+            run_id=run_id,
+            actor=actor,
+            account=account,
             originals=old.originals,
         )
-        self._last_time = record.time
         self.found.transcript.goals = ()
-        if said.get("prompt"):
-            prompt = await self._json(str(said["prompt"]))
-            self.found.transcript.prompt(prompt["text"], notice=prompt.get("notice", False))
+        if prompt is not None:
+            said = self._json(prompt)
+            self.found.transcript.prompt(said["text"], notice=said.get("notice", False))
 
-    async def _run_resumed(self, record: Record) -> None:
-        if record.run_id == self.found.run_id and record.payload.get("agent"):
-            before = self.found.spec
-            spec = AgentSpec.model_validate(await self._json(str(record.payload["agent"])))
-            self.found.spec = spec
-            if models_of(spec) != models_of(before):
-                self.found.model = None  # it goes on with other models, from the first of them
+    def _code(self, call_id: str, run_id: str) -> None:
+        self.found.children[call_id] = run_id
 
-    async def _run_prompted(self, record: Record) -> None:
-        said = await self._json(str(record.payload["content"]))
+    def _agent(self, digest: str) -> None:
+        before, spec = self.found.spec, self._spec(digest)
+        self.found.spec = spec
+        if models_of(spec) != models_of(before):
+            self.found.model = None  # it goes on with other models, from the first of them
+
+    def _said(self, digest: str, purpose: str | None) -> None:
+        said = self._json(digest)
         self.found.transcript.user(said["text"], notice=said.get("notice", False))
-        if record.payload.get("purpose") == "extraction":
+        if purpose == "extraction":
             self.found.extracting = True
             self.found.main_text = self.found.transcript.last_text
 
-    async def _notice_given(self, record: Record) -> None:
-        self.found.transcript.user(str(record.payload["text"]), notice=True)
+    def _notice(self, text: str) -> None:
+        self.found.transcript.user(text, notice=True)
 
-    async def _effect_intent(self, record: Record) -> None:
-        said, effect = record.payload, str(record.effect_id)
-        if said["kind"] == "provider_request":
-            if said.get("turn") is not None:
-                self._questions.add(effect)
-                self.found.turn_no = int(str(said["turn"]))
-        elif said.get("call_id"):
-            self._direct[effect] = (str(said["call_id"]), str(said["name"]))
+    def _asked(self, turn: int) -> None:
+        self.found.turn_no = turn
 
-    async def _effect_result(self, record: Record) -> None:
-        said, effect = record.payload, str(record.effect_id)
-        if effect in self._dropped:
+    def _answer(self, digest: str | None, status: str) -> None:
+        found = self.found
+        if status in (EffectStatus.FAILED, EffectStatus.TIMED_OUT):
+            found.tries += 1
+        if digest is None:
             return
-        if effect in self._questions:
-            await self._answer(said)
-        elif effect in self._direct and said["terminal_status"] != EffectStatus.UNKNOWN:
-            await self._result(effect, said)
-
-    async def _answer(self, said: dict[str, Any]) -> None:
-        if said["terminal_status"] in (EffectStatus.FAILED, EffectStatus.TIMED_OUT):
-            self.found.tries += 1
-        refs = said.get("content_refs") or ()
-        if not refs:
+        answer = self._answered(digest)
+        if status != EffectStatus.COMPLETED:
+            found.transcript.partial = answer
             return
-        answer = ModelAnswer.model_validate(await self._json(str(refs[0])))
-        if said["terminal_status"] != EffectStatus.COMPLETED:
-            self.found.transcript.partial = answer
-            return
-        self.found.answers += 1
-        self.found.tries = 0
-        self.found.transcript.answered(answer, str(refs[0]))
-        if self.found.extracting:
-            self.found.candidates.append(answer)
+        found.answers += 1
+        found.tries = 0
+        found.transcript.answered(answer, digest)
+        if found.extracting:
+            found.candidates.append(answer)
 
-    async def _result(self, effect: str, said: dict[str, Any]) -> None:
-        call_id, name = self._direct[effect]
-        error = said.get("error")
-        value = None
-        shown = self._seen.get(effect)
-        if shown is not None:
-            error = shown.get("error")
-        if error is None:
-            digest = shown["value"] if shown is not None else said["content_refs"][0]
-            value = await self._json(str(digest))
-        found = ErrorObject.model_validate(error) if error is not None else None
-        text, wrong = direct_view(value, found, effect, self._limit)
-        self.found.transcript.result(call_id, name, text, is_error=wrong)
+    def _result(self, effect: str, call_id: str, name: str, digest: str | None, error: Any) -> None:
+        value = None if digest is None else self._json(digest)
+        wrong = ErrorObject.model_validate(error) if error is not None else None
+        text, is_error = direct_view(value, wrong, effect, self._limit)
+        # Looking through each of many results takes as long as all the rest; whatever names a picture says so.
+        pictured = digest is not None and b'"image"' in self._bodies[digest]
+        shown = pictures_in(value) if pictured else ()
+        self.found.transcript.result(call_id, name, text, is_error=is_error, pictures=shown)
 
     @property
     def _limit(self) -> int:
         spec = self.found.spec
         return spec.view_bytes if spec is not None else AgentSpec(model="none:none").view_bytes
 
-    async def _tool_answered(self, record: Record) -> None:
-        said = record.payload
-        text = (await self._body(str(said["content"]))).decode()
-        wrong = bool(said.get("is_error", False))
-        self.found.transcript.result(str(said["call_id"]), str(said["name"]), text, is_error=wrong)
+    def _told(self, call_id: str, name: str, digest: str, wrong: bool) -> None:
+        text = self._bodies[digest].decode()
+        self.found.transcript.result(call_id, name, text, is_error=wrong)
 
-    async def _run_completed(self, record: Record) -> None:
-        await self._ended(record)
+    def _end(self) -> None:
+        self.found.transcript.close()
 
-    async def _run_failed(self, record: Record) -> None:
-        await self._ended(record)
+    def _ran(self, call_id: str, digest: str | None, status: str | None, error: Any) -> None:
+        self.found.children.pop(call_id, None)
+        if digest is not None:
+            result = RunResult.model_validate(self._json(digest))
+        else:
+            result = RunResult(status=RunStatus(status), error=ErrorObject.model_validate(error))
+        text, wrong = run_view(result, limit=self._limit)
+        self.found.transcript.result(
+            call_id, "run_code", text, is_error=wrong, pictures=pictures_in(result.result)
+        )
 
-    async def _run_cancelled(self, record: Record) -> None:
-        await self._ended(record)
-
-    async def _ended(self, record: Record) -> None:
-        run_id, start = record.run_id or "", record.payload.get("start")
-        if run_id == self.found.run_id:
-            self.found.transcript.close()
-            return
-        call_id = self._programs.pop(run_id, None)
-        if call_id is None and isinstance(start, dict):
-            call_id = start.get("call_id")
-        if call_id is None:
-            return
-        self.found.children.pop(str(call_id), None)
-        text, wrong = run_view(await self._program(record), limit=self._limit)
-        self.found.transcript.result(str(call_id), "run_code", text, is_error=wrong)
-
-    async def _program(self, record: Record) -> RunResult:
-        said = record.payload
-        if said.get("result"):
-            return RunResult.model_validate(await self._json(str(said["result"])))
-        error = ErrorObject.model_validate(said["error"])
-        return RunResult(status=RunStatus(str(said["status"])), error=error, run_id=record.run_id)
-
-    async def _model_switched(self, record: Record) -> None:
-        self.found.model = str(record.payload["after"])
+    def _model(self, after: str) -> None:
+        self.found.model = after
         self.found.tries = 0
 
-    async def _context_compacted(self, record: Record) -> None:
-        said, found = record.payload, self.found
-        summary = (await self._body(str(said["summary"]))).decode()
-        found.transcript.compact(summary, found.transcript.count - int(str(said["upto"])))
+    def _short(self, digest: str, upto: int) -> None:
+        transcript = self.found.transcript
+        transcript.compact(self._bodies[digest].decode(), transcript.count - upto)
 
-    async def _context_restored(self, record: Record) -> None:
+    def _long(self) -> None:
         self.found.transcript.restore(self.found.originals)
 
+    steps: ClassVar[dict[str, Callable[..., None]]] = {
+        "run": _run,
+        "code": _code,
+        "agent": _agent,
+        "said": _said,
+        "notice": _notice,
+        "asked": _asked,
+        "answer": _answer,
+        "result": _result,
+        "told": _told,
+        "end": _end,
+        "ran": _ran,
+        "model": _model,
+        "short": _short,
+        "long": _long,
+    }
 
-def _drops(record: Record) -> bool:
-    """Whether a hook wanted another answer in place of the one it is about."""
-    if record.kind != "hook" or record.payload["point"] != HookPoint.AFTER_MODEL_CALL:
-        return False
-    said: Any = record.payload["payload"]
-    accepted = said.get("decision") == HookDecision.ACCEPTED
-    return accepted and said["response_class"] == ResponseClass.REQUEST_RETRY
+
+_STEPS = _Folding.steps
 
 
 async def history_of(journal: Journal, stream: str, *, upto: int | None = None) -> History:
-    """A session's conversation, and how far the newest run of an agent in it came; `upto`: at that position."""
+    """A session's conversation, and how far the newest run of an agent in it came; `upto`: at that position.
+
+    Of what was over when its outline was written, only the conversation and the agent are told.
+    """
+    if upto is None:
+        found = await _outlined(journal, stream)
+        if found is not None:
+            return found
     found = History()
     async for _, history in steps_of(journal, stream, upto=upto):
         found = history
     return found
 
 
+async def _outlined(journal: Journal, stream: str) -> History | None:
+    """The same from the session's outline and the records since; `None` when there is none that fits."""
+    created = await _created(journal, stream)
+    outline = None if created is None else await outline_of(journal, stream, created)
+    if outline is None:
+        return None
+    records = [one async for one in journal.read(stream, after=outline.upto)]
+    later = Later.of(records)
+    here = {str(one.effect_id) for one in records if one.kind == "effect_intent"}
+    if not outline.fits(records) or not later.about(here | outline.before.effects()):
+        return None
+    ended = {str(one.run_id) for one in records if one.kind in ENDS} | {str(outline.before.run_id)}
+    told = _told(records, Outlining(later, outline.before))
+    steps = [*outline.steps, *(step for _, step in told if step is not None)]
+    wanted = {name for step in steps for name in bodies_of(step)}
+    bodies = await journal.contents(wanted)
+    folding = _Folding(journal, bodies, ended, _settled(records))
+    whole = len(bodies) == len(wanted)
+    for step in outline.steps:
+        if not whole:
+            await folding.fetch(step)
+        folding.add(step)
+    for record, step in told:
+        await _take(folding, record, step)
+    return folding.found
+
+
 async def steps_of(
     journal: Journal, stream: str, *, upto: int | None = None
 ) -> AsyncGenerator[tuple[Record, History]]:
     """The same, record by record: each with how things stood after it. What is given goes on changing."""
-    row = await journal.row("sessions", stream)
-    if row is None or row["status"] != "open":
+    created = await _created(journal, stream)
+    if created is None:
         return
-    after = int(str(row["created_pos"])) - 1
-    records = [one async for one in journal.read(stream, after=after)]
+    records = [one async for one in journal.read(stream, after=created - 1)]
     if upto is not None:
         records = [one for one in records if one.pos <= upto]
-    seen = {str(one.effect_id): one.payload for one in records if one.kind == "effect_seen"}
-    dropped = {str(one.payload["subject"]) for one in records if _drops(one)}
-    ended = {str(one.run_id) for one in records if one.kind in _ENDS}
-    wanted = {ref.digest for one in records for ref in one.content if ref.role in _TOLD}
+    ended = {str(one.run_id) for one in records if one.kind in ENDS}
+    told = _told(records, Outlining(Later.of(records)))
+    wanted = {name for _, step in told if step is not None for name in bodies_of(step)}
     bodies = await journal.contents(wanted)
-    folding = _Folding(journal, seen, dropped, bodies=bodies, ended=ended)
-    for record in records:
-        await folding.add(record)
+    folding = _Folding(journal, bodies, ended, _settled(records))
+    for record, step in told:
+        await _take(folding, record, step)
         yield record, folding.found
+
+
+async def _created(journal: Journal, stream: str) -> int | None:
+    """Where a session begins in its stream; `None` when there is no such session."""
+    row = await journal.row("sessions", stream)
+    return None if row is None or row["status"] != "open" else int(str(row["created_pos"]))
+
+
+def _told(records: list[Record], outlining: Outlining) -> list[tuple[Record, Step | None]]:
+    return [(one, outlining.step(one)) for one in records]
+
+
+def _settled(records: list[Record]) -> set[str]:
+    """Effects of which all is known: in a long run, nearly all of them, and what is on record of each is long."""
+    over: set[str] = set()
+    besides: dict[str, str] = {}
+    newest: dict[str | None, tuple[int, str]] = {}
+    for one in records:
+        effect, said = str(one.effect_id), one.payload
+        if one.kind == "effect_result" and said["terminal_status"] != EffectStatus.UNKNOWN:
+            over.add(effect)
+        elif one.kind in ("effect_result", "effect_attempt"):
+            over.discard(effect)
+        elif one.kind in ("effect_intent", "approval_requested"):
+            number: Any = said.get("ordinal") or 0
+            if said.get("beside"):  # it goes with what it was done for
+                besides[effect] = str(said["beside"])
+            elif number >= newest.get(one.run_id, (0, ""))[0]:
+                newest[one.run_id] = (number, effect)
+    over.difference_update(besides, (effect for _, effect in newest.values()))
+    for effect, parent in besides.items():
+        if parent in over:
+            over.add(effect)
+    return over
+
+
+async def _take(folding: _Folding, record: Record, step: Step | None) -> None:
+    folding.note(record)
+    if step is None:
+        return
+    await folding.fetch(step)
+    folding.add(step)
+    if step[0] == "run":
+        folding.began(record.time)

@@ -9,6 +9,7 @@ from holdfast.agent import consent
 from holdfast.agent.affording import Affording
 from holdfast.agent.asked import Answered, Asked, Refusal, Retry, TooLong
 from holdfast.agent.guards import Allowed, Calling
+from holdfast.agent.pictures import Pictures
 from holdfast.agent.questions import Question, Sink
 from holdfast.agent.retrying import Retrying
 from holdfast.agent.wording import Wording
@@ -40,6 +41,7 @@ class Asker:
         self._wording = Wording(work)
         self._affording = Affording(work)
         self._retrying = Retrying(work)
+        self._pictures = Pictures(work.journal, work.session.id)
         self._same = False
 
     def warn(self) -> None:
@@ -120,6 +122,7 @@ class Asker:
             prices=work.spec.prices,
             reserved=reserved,
             redactor=work.gate.redactor,
+            pictures=self._pictures if work.transcript.pictured else None,
         )
         question.lowered = lowered
         crossing = self._crossing(question, cleared, turn=turn, left_ms=left_ms)

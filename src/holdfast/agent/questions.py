@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
+from holdfast.agent.pictures import Pictures
 from holdfast.agent.prices import Prices, estimated, priced
 from holdfast.agent.shown import Shown
 from holdfast.contracts import Capability, CapabilityLimits, Json, Reserved, SideEffect
@@ -67,8 +69,11 @@ class Question:
         prices: Prices | None = None,
         reserved: Reserved | None = None,
         redactor: Redactor | None = None,
+        pictures: Pictures | None = None,
     ) -> None:
         """`prices` are what the agent declares; `reserved` is what was set aside for this question.
+
+        `pictures` has those of the conversation; `None` where there are none.
 
         What `sink` is told is free of the secrets that `redactor` knows.
         """
@@ -90,6 +95,7 @@ class Question:
         self.reserved = reserved
         """What was set aside for it."""
         self._model = model
+        self._pictures = pictures
         self._sink = sink
         if sink is not None and redactor is not None and redactor.names:
             self._sink = Shown(sink, redactor)
@@ -136,10 +142,13 @@ class Question:
         return Finding("unknown")
 
     async def _ask(self) -> ModelAnswer:
+        request = self.request
+        if self._pictures is not None and self._model.profile.pictures:
+            request = replace(request, pictures=await self._pictures.of(request.messages))
         if self._sink is None:
-            return await self._model.request(self.request)
+            return await self._model.request(request)
         found: ModelAnswer | None = None
-        stream: Any = self._model.stream(self.request)
+        stream: Any = self._model.stream(request)
         try:
             async for piece in stream:
                 if isinstance(piece, ModelAnswer):

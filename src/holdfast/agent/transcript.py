@@ -18,11 +18,13 @@ from holdfast.contracts._base import sure
 from holdfast.contracts.message import (
     AssistantMessage,
     Message,
+    Picture,
     ToolCallPart,
     ToolMessage,
     UserMessage,
 )
 from holdfast.contracts.model import ModelAnswer
+from holdfast.models.tokens import picture_tokens
 
 EMPTY = "0" * 64
 """The digest of no conversation."""
@@ -62,6 +64,8 @@ class Transcript:
     """Whether a part of it is told in short."""
     reported: int = 0
     """Tokens in, as the provider counted them for the newest answer; 0 when nobody did since it was shortened."""
+    pictured: bool = False
+    """Whether there ever was a picture in it."""
     goals: tuple[str, ...] = ()
     """What the newest run is to do: its prompt, and what people said to it since."""
 
@@ -95,11 +99,26 @@ class Transcript:
         self.last_text = message.text or self.last_text
         return message
 
-    def result(self, call_id: str, name: str, text: str, *, is_error: bool = False) -> None:
+    def result(
+        self,
+        call_id: str,
+        name: str,
+        text: str,
+        *,
+        is_error: bool = False,
+        pictures: tuple[Picture, ...] = (),
+    ) -> None:
         """A call has its result; results join the conversation once all of them are known."""
         if call_id not in self.waiting or self.waiting[call_id] is not None:
             return
-        found = sure(ToolMessage, call_id=call_id, name=name, text=text, is_error=is_error)
+        found = sure(
+            ToolMessage,
+            call_id=call_id,
+            name=name,
+            text=text,
+            is_error=is_error,
+            pictures=pictures,
+        )
         self.waiting[call_id] = found
         if None not in self.waiting.values():
             self._flush()
@@ -159,7 +178,12 @@ class Transcript:
         for found in self.waiting.values():
             assert found is not None
             mark = f"t{found.call_id}\0{found.is_error:d}{found.text}".encode()
-            self._add(found, mark, _size(found.text))
+            size = _size(found.text)
+            if found.pictures:
+                self.pictured = True
+                mark += "".join(f"\0{one.digest}" for one in found.pictures).encode()
+                size += 4 * sum(picture_tokens(one) for one in found.pictures)
+            self._add(found, mark, size)
         self.waiting = {}
 
     def _add(self, message: Message, mark: bytes, size: int) -> None:
@@ -179,7 +203,10 @@ def estimate(message: Message) -> int:
             else:
                 size += _size(part.text)
         return size // 4 + 4
-    return _size(message.text) // 4 + 4
+    shown = 0
+    if isinstance(message, ToolMessage):
+        shown = sum(picture_tokens(one) for one in message.pictures)
+    return _size(message.text) // 4 + 4 + shown
 
 
 def _size(text: str) -> int:

@@ -166,6 +166,7 @@ _SAID: dict[str, Callable[[dict[str, Any], Record], str]] = {
         f"{said['upto']} messages · {said['tokens_before']} → {said['tokens_after']} tokens"
     ),
     "context_restored": lambda _, __: "as it was",
+    "context_outlined": lambda said, _: f"up to position {said['upto']}",
     "record_pinned": lambda said, _: f"record {said['seq']}",
     "budget_warned": lambda said, _: (
         f"{said['used']} of {said['limit']} {said['unit']} · {said['of']}"

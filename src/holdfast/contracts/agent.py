@@ -229,6 +229,15 @@ class ContextRestored(Told):
     """As it is now."""
 
 
+class ContextOutlined(Told):
+    """What the conversation is made of was written down, for whoever goes on with it: no words, only digests of them."""
+
+    outline: Digest
+    """What was written down since the last time."""
+    upto: Count
+    """The position of the last record it is made from."""
+
+
 class TextPinned(Told):
     """Words that no compaction may take out of a session's conversation."""
 
@@ -311,6 +320,7 @@ AGENT_PAYLOADS: dict[str, type[Told]] = {
     "output_checked": OutputChecked,
     "context_compacted": ContextCompacted,
     "context_restored": ContextRestored,
+    "context_outlined": ContextOutlined,
     "text_pinned": TextPinned,
     "text_unpinned": TextUnpinned,
     "budget_warned": BudgetWarned,

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
-from holdfast.contracts._base import Told, optional, unless
+from holdfast.contracts._base import Count, Told, listed, optional, unless
+from holdfast.contracts.content import Digest
 
 
 class TextPart(Told):
@@ -82,6 +83,19 @@ class AssistantMessage(Told):
         return tuple(part for part in self.parts if part.kind == "tool_call")
 
 
+class Picture(Told):
+    """A picture, by the digest of its bytes: the conversation is on record, and what it shows can be erased."""
+
+    digest: Digest
+    """Its bytes."""
+    mime: str
+    """What they are, as whoever handed them in says."""
+    width: Count | None = optional()
+    """Pixels, if somebody knows."""
+    height: Count | None = optional()
+    """Pixels, if somebody knows."""
+
+
 class ToolMessage(Told):
     """What came of a call."""
 
@@ -95,6 +109,8 @@ class ToolMessage(Told):
     """What the model is shown."""
     is_error: bool = unless(False)
     """Whether it went wrong."""
+    pictures: tuple[Picture, ...] = listed()
+    """What it shows beside the text, to a model that sees."""
 
 
 Message = Annotated[UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]

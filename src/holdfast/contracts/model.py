@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -125,6 +125,8 @@ class ModelRequest:
     """How many answers the conversation had before, where `messages` may not hold them all; `None`: count them."""
     attempt: int | None = None
     """Which attempt at this answer it is, from 1; `None`: nobody counts."""
+    pictures: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """The pictures of the messages that are sent along, by digest; the others are left to their text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,5 +155,7 @@ class ModelProfile(Told):
     """Whether it can call tools."""
     structured: bool = False
     """Whether it can be held to a JSON Schema by its provider."""
+    pictures: bool = False
+    """Whether it sees pictures."""
     timeout_ms: int | None = optional()
     """How long one call takes at most, unless somebody says otherwise."""

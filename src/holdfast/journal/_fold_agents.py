@@ -55,6 +55,11 @@ def _text_unpinned(rows: Rows, fact: Fact) -> None:
     rows.put("pins", key, {**value, "unpinned": fact.seq}, "ended")
 
 
+def _context_outlined(rows: Rows, fact: Fact) -> None:
+    open_session(rows, fact)
+    rows.put("outlines", fact.stream, fact.payload, None)
+
+
 def _of_a_run(rows: Rows, fact: Fact) -> None:
     """What only happens in a run that is under way."""
     open_session(rows, fact)
@@ -67,6 +72,7 @@ AGENTS: dict[str, Fold] = {
     "run_prompted": _run_prompted,
     "text_pinned": _text_pinned,
     "text_unpinned": _text_unpinned,
+    "context_outlined": _context_outlined,
     "notice_given": _of_a_run,
     "model_retry": _of_a_run,
     "model_switched": _of_a_run,

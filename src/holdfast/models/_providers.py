@@ -33,6 +33,8 @@ class Provider:
     """Whether its own address answers nobody without one."""
     default_url: str | None = None
     """Where it is, for those whose client library does not know."""
+    pictures: bool = True
+    """Whether the models at its own address see pictures."""
     says_the_end: bool = True
     """Whether an answer that ends without a reason is one that was cut off."""
 
@@ -143,6 +145,7 @@ PROVIDERS: dict[str, Provider] = {
             _ollama_facts,
             listed_as=None,
             needs_key=False,
+            pictures=False,
             default_url="http://127.0.0.1:11434/v1",
             says_the_end=False,
         ),

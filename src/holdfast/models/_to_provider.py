@@ -29,9 +29,15 @@ def messages(request: ModelRequest, system: str) -> list[theirs.ModelMessage]:
     """The conversation; what a model thought goes back to its own provider (`system`) only."""
     found: list[theirs.ModelMessage] = []
     asked: list[theirs.ModelRequestPart] = []
+    shown: list[str | theirs.BinaryContent] = []
     for message in request.messages:
+        if shown and not isinstance(message, ToolMessage):
+            asked.append(theirs.UserPromptPart(shown))
+            shown = []
         if not isinstance(message, AssistantMessage):
             asked.append(_asked(message, system))
+            if isinstance(message, ToolMessage):
+                shown.extend(_shown(message, request.pictures))
             continue
         if asked:
             found.append(theirs.ModelRequest(asked))
@@ -39,9 +45,22 @@ def messages(request: ModelRequest, system: str) -> list[theirs.ModelMessage]:
         parts = list(_answered(message.parts, system))
         if parts:
             found.append(theirs.ModelResponse(parts, provider_name=system))
+    if shown:
+        asked.append(theirs.UserPromptPart(shown))
     if asked:
         found.append(theirs.ModelRequest(asked))
     return found
+
+
+def _shown(
+    message: ToolMessage, pictures: Mapping[str, bytes]
+) -> Iterator[str | theirs.BinaryContent]:
+    """The pictures of a result. They follow all results of an answer: not every protocol takes them inside one."""
+    for one in message.pictures:
+        data = pictures.get(one.digest)
+        if data is not None:
+            yield f"{NOTICE} A picture from the result of `{message.name}` ({message.call_id}):"
+            yield theirs.BinaryContent(data, media_type=one.mime)
 
 
 def _asked(message: UserMessage | ToolMessage, system: str) -> theirs.ModelRequestPart:

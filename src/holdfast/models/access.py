@@ -36,6 +36,15 @@ class Access:
     """The key itself."""
     api_key_env: str | None = None
     """The environment variable that holds the key."""
+    pictures: bool | None = None
+    """Whether it sees pictures; `None`: as the provider's own models do, and no others."""
+
+    @property
+    def sees(self) -> bool:
+        """Whether to send it pictures: a server that takes none would refuse the whole question."""
+        if self.pictures is not None:
+            return self.pictures
+        return self.provider.pictures and self.url is None
 
     @property
     def url(self) -> str | None:
@@ -87,6 +96,7 @@ def access(
     base_url: str | None = None,
     api_key: str | None = None,
     api_key_env: str | None = None,
+    pictures: bool | None = None,
 ) -> Access:
     """How to reach the model with this id; raises `MODEL_UNKNOWN` for an id that names none."""
     where, _, rest = id.partition(":")
@@ -101,7 +111,7 @@ def access(
         raise _unknown(id, where)
     if base_url is not None:
         _check(id, base_url)
-    return Access(id, provider, name, base_url, api_key, api_key_env)
+    return Access(id, provider, name, base_url, api_key, api_key_env, pictures)
 
 
 def _check(id: str, url: str) -> None:

@@ -21,12 +21,14 @@ def model(
     base_url: str | None = None,
     api_key: str | None = None,
     api_key_env: str | None = None,
+    pictures: bool | None = None,
 ) -> Model:
     """The model with this id; raises `MODEL_UNKNOWN` when there can be none.
 
     `openai:`, `openai-responses:`, `anthropic:`, `google:` and `ollama:` take a model's name, and behind it
     `@https://host/v1` for a compatible server, and `#VARIABLE` for the environment variable with its key; `base_url`,
-    `api_key` and `api_key_env` say the same in code. `scripted:` takes a recording (`answers.json`), or a script as
+    `api_key` and `api_key_env` say the same in code. `pictures` says whether it sees pictures, where that is not what is
+    assumed: that models at a provider's own address do, and others do not. `scripted:` takes a recording (`answers.json`), or a script as
     `module:attribute` or `file.py:attribute`.
     """
     if id.startswith(SCRIPTED):
@@ -34,7 +36,10 @@ def model(
     from holdfast.models.access import access
     from holdfast.models.pydantic_ai import ProviderModel
 
-    return ProviderModel(access(id, base_url=base_url, api_key=api_key, api_key_env=api_key_env))
+    where = access(
+        id, base_url=base_url, api_key=api_key, api_key_env=api_key_env, pictures=pictures
+    )
+    return ProviderModel(where)
 
 
 async def close(model: Model) -> None:

@@ -67,6 +67,7 @@ class ProviderModel:
             context_tokens=price.context_tokens(self._access.listing),
             tools=bool(facts.get("supports_tools", True)),
             structured=bool(facts.get("supports_json_schema_output", False)),
+            pictures=self._access.sees,
         )
 
     def secrets(self) -> Mapping[str, str]:

@@ -284,4 +284,5 @@ def _copy(request: ModelRequest) -> ModelRequest:
         request.settings,
         request.answered,
         request.attempt,
+        dict(request.pictures),
     )

@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
-from holdfast.contracts.message import Message
+from holdfast.contracts.message import Message, Picture
 from holdfast.contracts.model import ModelRequest
 
 BYTES_PER_TOKEN = 4
 """What the default counter takes for one token."""
+
+
+PIXELS_PER_TOKEN, PICTURE_TOKENS = 750, 1600
+"""What is taken for one token of a picture, and for the largest."""
 
 
 class TokenCounter(Protocol):
@@ -34,7 +38,9 @@ def by_bytes(text: str, /) -> int:
 
 def message_tokens(message: Message, count: TokenCounter = by_bytes) -> int:
     """What one message costs in every prompt that holds it."""
-    if message.role != "assistant":
+    if message.role == "tool":
+        return count(message.text) + sum(picture_tokens(one) for one in message.pictures)
+    if message.role == "user":
         return count(message.text)
     total = 0
     for part in message.parts:
@@ -44,6 +50,13 @@ def message_tokens(message: Message, count: TokenCounter = by_bytes) -> int:
         else:
             total += count(part.text)
     return total
+
+
+def picture_tokens(picture: Picture) -> int:
+    """About what a picture costs with a model that sees: providers scale down what is larger."""
+    if picture.width is None or picture.height is None:
+        return PICTURE_TOKENS
+    return min(PICTURE_TOKENS, picture.width * picture.height // PIXELS_PER_TOKEN + 1)
 
 
 def request_tokens(request: ModelRequest, count: TokenCounter = by_bytes) -> int:

@@ -61,7 +61,8 @@ class Google(Protocol):
             for one in content["parts"]:
                 result = one.get("functionResponse")
                 if result is None:
-                    yield UserMessage(text=one["text"])
+                    if "text" in one:  # else it is a picture
+                        yield UserMessage(text=one["text"])
                     continue
                 shown: Body = result["response"]
                 text = str(next(iter(shown.values()), ""))
