@@ -189,6 +189,40 @@ class TestOneGroup:
         assert (await journal.head("s")).pos == 2
 
 
+class TestRiding:
+    """What was posted, and nobody has come for yet."""
+
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_writer, "FAST_COMMIT", 1e9)
+        monkeypatch.setattr(_writer, "RIDE", 60.0)
+
+    async def test_it_rides_with_the_next_append(self, journal: SqliteJournal):
+        failures: list[BaseException] = []
+        for n in range(3):
+            journal.post("s", lambda n=n: [note(n)], failed=failures.append)
+        journal.post("s", lambda: [note(), created(), created()], failed=failures.append)
+        landed = journal.append_now("s", [note(3)], expected_pos=3)
+        assert landed is not None
+        assert (landed.pos, landed.seq) == (4, 4)
+        assert [getattr(one, "code", one) for one in failures] == ["ILLEGAL_RECORD"]
+        # Nobody waited for it, so nobody is expected to come along the next time.
+        assert journal.append_now("s", [note(4)]) is not None
+        assert [r.payload["n"] async for r in journal.read("s")] == [0, 1, 2, 3, 4]
+
+    async def test_it_keeps_its_place_when_another_process_writes(self, journal: SqliteJournal):
+        failures: list[BaseException] = []
+        other = apsw.Connection(str(journal.path))
+        journal.post("s", lambda: [note(0)], failed=failures.append)
+        with other:  # a write that takes long
+            other.execute("update meta set value=value")
+            assert journal.append_now("s", [note(1)]) is None
+        other.close()
+        assert (await journal.append("s", [note(1)])).pos == 2
+        assert [r.payload["n"] async for r in journal.read("s")] == [0, 1]
+        assert failures == []
+
+
 class TestClosing:
     async def test_at_rest_it_is_one_file(self, journal: SqliteJournal):
         await journal.append("s", [note()], durable=False)

@@ -104,12 +104,12 @@ class Desk:
             self.pen.post(len(everything), lambda: everything)
 
     def post_made(self, count: int, make: Callable[[], list[Draft]]) -> None:
-        """Record without waiting what `make` gives; it is called in another thread, a moment later."""
+        """Record without waiting what `make` gives; it is called a moment later, perhaps in another thread."""
         if self.runless:
             self.post(make())
             return
         first = [*self._first(), *self._held()]
-        self.pen.post(len(first) + count, lambda: [*first, *make()])
+        self.pen.post(len(first) + count, lambda: [*first, *make()], light=True)
 
     def tell(self) -> None:
         """Hand in that the run has started; what goes wrong is told to whoever writes next."""

@@ -15,8 +15,8 @@ class Handed:
     """A request of which the records are still to be made; to call it is to stage it.
 
     Whoever hands records in most often waits for somebody else next: an engine, a model. An event loop that has nothing
-    to do then makes them, so that the writer's thread need not, which would take the interpreter from the loop just when
-    the answer comes.
+    to do then makes light ones, so that the writer's thread need not, which would take the interpreter from the loop just
+    when the answer comes. What takes long to make is left to the thread.
     """
 
     __slots__ = ("_epoch", "_expected_pos", "_lock", "_made", "_make", "_refusal", "_stream")

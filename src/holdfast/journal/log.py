@@ -157,8 +157,11 @@ class Journal(ABC):
         failed: Callable[[BaseException], None],
         expected_pos: int | None = None,
         epoch: int | None = None,
+        light: bool = False,
     ) -> None:
         """Hand records in and wait for nothing: they are made, checked and appended in a moment.
+
+        `light`: they are made in no time worth mentioning, and may be made wherever there is some.
 
         They keep their place among all that this process hands in, so an `append` that returned later proves
         them too. If they are refused, or can't be written, `failed` is called, from any thread.

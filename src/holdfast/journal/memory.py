@@ -116,6 +116,7 @@ class MemoryJournal(Journal):
         failed: Callable[[BaseException], None],
         expected_pos: int | None = None,
         epoch: int | None = None,
+        light: bool = False,
     ) -> None:
         if self._closed:
             raise closed()

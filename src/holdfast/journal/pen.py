@@ -149,7 +149,7 @@ class Pen:
             self.heard()
         return found
 
-    def post(self, count: int, make: Callable[[], Sequence[Draft]]) -> None:
+    def post(self, count: int, make: Callable[[], Sequence[Draft]], *, light: bool = False) -> None:
         """Hand `count` records in; whoever writes next hears of a failure."""
         lease = self._held()
         at = self.pos
@@ -161,7 +161,9 @@ class Pen:
                 self.fail(failure)
 
         try:
-            self._journal.post(self.stream, make, failed=failed, expected_pos=at, epoch=lease.epoch)
+            self._journal.post(
+                self.stream, make, failed=failed, expected_pos=at, epoch=lease.epoch, light=light
+            )
         except BaseException as failure:
             self.fail(failure)  # it may have been taken or not: as after a failed append
             raise

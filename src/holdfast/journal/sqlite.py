@@ -129,10 +129,12 @@ class SqliteJournal(Journal):
         failed: Callable[[BaseException], None],
         expected_pos: int | None = None,
         epoch: int | None = None,
+        light: bool = False,
     ) -> None:
         handed = Handed(check_id(stream), make, expected_pos, epoch)
         self._writer.post(handed, failed)
-        when_idle(handed.prepare)
+        if light:
+            when_idle(handed.prepare)
 
     async def flush(self) -> None:
         await self._writer.flush()

@@ -71,12 +71,15 @@ class FaultyJournal(Journal):
         failed: Callable[[BaseException], None],
         expected_pos: int | None = None,
         epoch: int | None = None,
+        light: bool = False,
     ) -> None:
         self.appends += 1
         failing = self.appends == self._fail_at
         if (failing and not self._after) or (self._dead and self.appends > self._fail_at):
             raise self._failure
-        self.inner.post(stream, make, failed=failed, expected_pos=expected_pos, epoch=epoch)
+        self.inner.post(
+            stream, make, failed=failed, expected_pos=expected_pos, epoch=epoch, light=light
+        )
         if failing:
             raise self._failure
 

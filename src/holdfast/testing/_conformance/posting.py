@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import pytest
+from anyio.lowlevel import checkpoint
 
 from holdfast.contracts import Draft, Record
 from holdfast.errors import HoldfastError
@@ -66,6 +67,30 @@ class Posting(Conformance):
         await journal.flush()
         assert [r.payload["n"] for r in await records_of(journal, "s")] == list(range(60))
         assert failures.seen == []
+
+    async def test_light_ones_keep_their_place_too(self, journal: Journal):
+        failures, made = Failures(), list[int]()
+
+        def making(n: int) -> Callable[[], Sequence[Draft]]:
+            def make() -> Sequence[Draft]:
+                made.append(n)
+                return [note(n)]
+
+            return make
+
+        for n in range(0, 40, 2):
+            journal.post("s", making(n), failed=failures, expected_pos=n, light=n % 3 > 0)
+            if n % 5 == 0:
+                await checkpoint()  # somebody has time
+            journal.post("s", broken, failed=failures, light=True)
+            if n % 4:
+                await journal.append("s", [note(n + 1)], expected_pos=n + 1)
+            else:
+                journal.post("s", making(n + 1), failed=failures, light=True)
+        await journal.flush()
+        assert [r.payload["n"] for r in await records_of(journal, "s")] == list(range(40))
+        assert len(made) == len(set(made)), "records were made twice"
+        assert failures.codes == ["INTERNAL_ERROR"] * 20
 
     async def test_an_append_proves_what_was_posted_before_it(self, journal: Journal):
         for n in range(5):
