@@ -19,7 +19,7 @@ import holdfast
 from holdfast import Agent, Context, capability
 from holdfast.agent.history import history_of
 from holdfast.contracts import Record, new_id
-from holdfast.contracts._base import dumped
+from holdfast.contracts._dump import dumped
 from holdfast.contracts.agent import AgentResult
 from holdfast.contracts.message import check_messages
 from holdfast.contracts.model import ModelAnswer, ModelDelta, ModelProfile, ModelRequest

@@ -12,7 +12,7 @@ import holdfast
 from holdfast import Agent, capability
 from holdfast.agent.history import history_of
 from holdfast.agent.transcript import Transcript
-from holdfast.contracts._base import dumped
+from holdfast.contracts._dump import dumped
 from holdfast.contracts.message import (
     AssistantMessage,
     TextPart,

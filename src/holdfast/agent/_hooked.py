@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from holdfast.agent.inbox import message_body
 from holdfast.agent.output import Fault, Reading
 from holdfast.contracts import Draft, Json
-from holdfast.contracts._base import dumped
+from holdfast.contracts._dump import dumped
 from holdfast.contracts.agent import RunPrompted
 from holdfast.contracts.hook_response import (
     ContextItem,

@@ -6,7 +6,7 @@ from holdfast.agent.guards import Allowed
 from holdfast.agent.view import cut
 from holdfast.agent.work import Work
 from holdfast.contracts import ApprovalStatus, Json
-from holdfast.contracts._base import dumped
+from holdfast.contracts._dump import dumped
 from holdfast.contracts.canonical import digest_json
 from holdfast.gate.broker import Settled, settlement
 from holdfast.gate.crossing import Mood

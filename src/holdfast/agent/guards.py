@@ -17,7 +17,7 @@ from typing import NamedTuple
 from holdfast.agent import _hooked as h
 from holdfast.agent.output import Reading
 from holdfast.contracts import Draft, Json, Risk, SideEffect
-from holdfast.contracts._base import dumped
+from holdfast.contracts._dump import dumped
 from holdfast.contracts.hook import HookPoint
 from holdfast.contracts.hook_response import HookResponse, ResponseClass
 from holdfast.contracts.message import Message

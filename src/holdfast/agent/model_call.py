@@ -15,7 +15,7 @@ from holdfast.agent.retrying import Retrying
 from holdfast.agent.wording import Wording
 from holdfast.agent.work import Work
 from holdfast.contracts import EffectKind, Json, Provenance
-from holdfast.contracts._base import dumped
+from holdfast.contracts._dump import dumped
 from holdfast.contracts.model import ModelAnswer, ModelDelta, ModelRequest
 from holdfast.errors import HoldfastError, OperatorError
 from holdfast.gate.crossing import Crossing, Doubt, Outcome, effect_id

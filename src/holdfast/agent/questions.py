@@ -10,7 +10,8 @@ from holdfast.agent.pictures import Pictures
 from holdfast.agent.prices import Prices, estimated, priced
 from holdfast.agent.shown import Shown
 from holdfast.contracts import Capability, CapabilityLimits, Json, Reserved, SideEffect
-from holdfast.contracts._base import dumped, made, sure
+from holdfast.contracts._base import made, sure
+from holdfast.contracts._dump import dumped
 from holdfast.contracts.message import Part, TextPart, ThinkingPart, ToolCallPart
 from holdfast.contracts.model import ModelAnswer, ModelDelta, ModelRequest, ModelUsage
 from holdfast.errors import ModelFailure

@@ -20,7 +20,8 @@ from pydantic import (
     field_validator,
 )
 
-from holdfast.contracts._base import Asked, Told, dumped, listed, made, optional
+from holdfast.contracts._base import Asked, Told, listed, made, optional
+from holdfast.contracts._dump import dumped
 from holdfast.contracts.canonical import not_json
 from holdfast.contracts.content import Body, ContentRef, Privacy, trusted_ref
 from holdfast.contracts.ids import Id, check_id
