@@ -63,6 +63,9 @@ def test_an_approval_has_its_shape_and_names_who_decided(holdfast, parked):
     user = pwd.getpwuid(os.getuid()).pw_name
     decision = {"decision": "denied", "reason": "not today", "actor": user, "via": "cli"}
     assert done["decision"] == decision
+    assert one["decided_at"] is None
+    assert one["requested_at"] <= done["decided_at"]
+    assert "decided  " in holdfast("approvals", "show", one["id"], "--no-json").out
     assert holdfast("approvals", "list").json["items"] == []
     assert holdfast("approvals", "list", "--status", "decided").json["items"] == [done]
 

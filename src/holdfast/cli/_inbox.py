@@ -74,6 +74,8 @@ def show_approval(view: ApprovalView, *, here: bool = False) -> None:
     if view.deadline:
         facts.add_row("until", _output.clock(view.deadline))
     if view.decision is not None:
+        if view.decided_at is not None:
+            facts.add_row("decided", _output.clock(view.decided_at))
         facts.add_row("decided by", _output.visible(view.decision.actor or ""))
         facts.add_row("reason", _output.visible(view.decision.reason or ""))
     out = _output.console()

@@ -155,6 +155,8 @@ class ApprovalView(Told):
     """Unix milliseconds."""
     decision: ApprovalDecision | None = None
     """The answer, once there is one."""
+    decided_at: int | None = None
+    """When it ended, in unix milliseconds; null of what ended before this was kept."""
     reason_code: str | None = None
     """How it ended, as a token."""
     asks: Asks = Asks.CONSENT

@@ -58,7 +58,8 @@ def _approval_responded(rows: Rows, fact: Fact) -> None:
         )
     status = decision["decision"]
     code = decision.get("reason_code") or f"approval.{status}"
-    _decided(rows, {**asked, "status": status, "decision": decision, "reason_code": code})
+    value = {**asked, "status": status, "decision": decision, "reason_code": code}
+    _decided(rows, {**value, "decided_at": fact.time})
 
 
 def _approval_ended(rows: Rows, fact: Fact) -> None:
@@ -66,7 +67,8 @@ def _approval_ended(rows: Rows, fact: Fact) -> None:
     said = fact.payload
     if said["status"] in ("pending", *RELEASES):
         raise illegal(fact, "only an answer releases a call")
-    _decided(rows, {**asked, "status": said["status"], "reason_code": said["reason_code"]})
+    value = {**asked, "status": said["status"], "reason_code": said["reason_code"]}
+    _decided(rows, {**value, "decided_at": fact.time})
 
 
 def _approval_settled(rows: Rows, fact: Fact) -> None:
@@ -81,6 +83,7 @@ def _approval_settled(rows: Rows, fact: Fact) -> None:
     value = {**asked, "settled": True}
     if asked["status"] == "pending":
         value = {**value, "status": said["status"], "reason_code": said["reason_code"]}
+        value["decided_at"] = fact.time
     _decided(rows, value)
 
 
@@ -139,6 +142,7 @@ def _plan_decided(rows: Rows, fact: Fact) -> None:
         raise illegal(fact, f"plan `{fact.payload['id']}` is not waiting for an answer")
     decision = fact.payload["decision"]
     value = {**plan, "status": decision["decision"], "decision": decision}
+    value["decided_at"] = fact.time
     rows.put("plans", plan["id"], value, "decided")
 
 
