@@ -267,6 +267,15 @@ function select(item) {
   item.setAttribute("aria-current", "true");
 }
 
+// The one thing that a run waits for is selected by itself, so that the keys on its buttons work: at first, and when it
+// comes after an answer from here. Not in the place of one that somebody else decided: a key may be on its way to that.
+let steady = true;
+
+function selectOnly() {
+  const waits = all(".waits[data-row]");
+  if (steady && waits.length === 1 && !here()) select(waits[0]);
+}
+
 function press(key) {
   const button = here() && one(`[data-key="${key}"]`, here());
   if (!button) return false;
@@ -330,7 +339,8 @@ addEventListener("DOMContentLoaded", () => {
     document.addEventListener("visibilitychange", attend);
     addEventListener("pagehide", () => source?.close());
   }
-  if (one("[data-item]")) select(one("[data-item]"));
+  if (one("[data-item=pending]")) select(one("[data-item=pending]"));
+  selectOnly();
 });
 document.addEventListener("keydown", keyed);
 document.addEventListener("focusin", (event) => {
@@ -351,6 +361,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 document.addEventListener("htmx:afterSwap", (event) => {
   const again = !here() && before && document.getElementById(before);
   if (again && again.dataset.item !== "told") select(again);
+  if (before?.startsWith("w-") && !again && event.detail.requestConfig?.verb === "get") steady = false;
+  selectOnly();
   const told = event.detail.target.id && document.getElementById(event.detail.target.id);
   if (!told || !told.hasAttribute("data-item")) return;
   if (told.hasAttribute("data-leaves")) setTimeout(() => { if (!told.contains(document.activeElement)) leave(told); }, 6000);

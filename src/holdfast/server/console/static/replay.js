@@ -77,6 +77,36 @@
       line.append(why);
       list.closest("details")?.setAttribute("open", "");
     }
+    showPlaces();
+  }
+
+  // The line it stands on comes to the middle of its pane, whenever it is another one. Only panes scroll: who has looked
+  // elsewhere in the code stays there, and the page does not move under anybody's eyes.
+  let stood = null;
+
+  function showPlaces() {
+    const lines = every(".code-lines :is(.stands, .broke)");
+    const stands = lines.map((line) => `${line.parentElement.dataset.programLines}:${line.dataset.line}`).join();
+    if (stands === stood) return;
+    stood = stands;
+    const shown = new Set();
+    for (const line of lines) {
+      for (const pane of [line.closest(".code-lines"), line.closest(".run-code")]) {
+        if (shown.has(pane)) continue;
+        shown.add(pane);
+        const [inner, outer] = [line.getBoundingClientRect(), pane.getBoundingClientRect()];
+        pane.scrollTop += inner.top - outer.top - Math.max(0, (outer.height - inner.height) / 2);
+      }
+    }
+    showCursor();
+  }
+
+  // On a narrow screen a part of the timeline is seen: the one with the moment in it.
+  function showCursor() {
+    const [cursor, picture] = [find("#cursor"), find(".run-time .timeline")];
+    if (!cursor || !picture) return;
+    const [inner, outer] = [cursor.getBoundingClientRect(), picture.getBoundingClientRect()];
+    if (inner.left < outer.left || inner.right > outer.right) picture.scrollLeft += inner.left - outer.left - outer.width / 2;
   }
 
   function show(index) {
@@ -95,6 +125,7 @@
       cursor.setAttribute("x1", known.xs[index]);
       cursor.setAttribute("x2", known.xs[index]);
       cursor.toggleAttribute("data-last", last);
+      showCursor();
     }
     const told = tellMoment(index);
     put("where", `${last ? "at record" : "record"} ${grouped(seq)}`);
@@ -137,6 +168,7 @@
 
   function begin(first) {
     const form = find("#replay");
+    if (first) showPlaces();
     if (!form) { known = null; return; }
     known = JSON.parse(form.dataset.replay);
     find("#replay-go").hidden = true;
@@ -187,14 +219,20 @@
   });
 
   // A part that is fetched anew looks as people left it.
+  const PANES = "#run :is(.code-lines, .run-code, .timeline)";
   let opened = [];
+  let scrolled = [];
   document.addEventListener("htmx:beforeSwap", (event) => {
-    if (event.detail.target?.id === "run") opened = every("#run details[open][id]").map((one) => one.id);
+    if (event.detail.target?.id !== "run") return;
+    opened = every("#run details[open][id]").map((one) => one.id);
+    scrolled = every(PANES).map((one) => [one.scrollTop, one.scrollLeft]);
   });
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target?.id !== "run") return;
     for (const id of opened) { const one = document.getElementById(id); if (one) one.open = true; }
+    every(PANES).forEach((one, place) => { if (scrolled[place]) [one.scrollTop, one.scrollLeft] = scrolled[place]; });
     begin(false);
+    showPlaces();
   });
   addEventListener("DOMContentLoaded", () => begin(true));
 })();
