@@ -210,7 +210,7 @@ async def test_an_agents_run_shows_turns_and_code(web: Site):
     text = await page(client, f"/runs/{run_id}")
     assert "All is noted." in text
     assert "turn 2" in text
-    assert "tokens in / out" in text
+    assert "Tokens in / out" in text
 
 
 async def test_an_effect_in_doubt(web: Site):
@@ -350,8 +350,10 @@ async def test_charts_of_what_ran(web: Site):
     await run(client, "1 / 0", session="other")
     await client.post("/v1/agents/clerk/runs", json={"prompt": "x", "session_id": "ag"})
     text = await page(client, "/charts")
-    assert text.count('class="column st-completed"') == 6  # in both charts
-    assert text.count('class="column st-failed"') == 2
+    assert text.count('class="column st-completed"') == 3
+    assert text.count('class="column st-failed"') == 1
+    assert "None of them cost anything." in text  # no chart of nothing
+    assert re.search(r"1 <span[^>]*>of 4 that ended, 25 %", text)
     assert "scripted:script" in text
     assert "<details" in text
     assert "look" in text

@@ -28,7 +28,6 @@ ROWS = 14
 """Models, and tools, that are drawn."""
 WIDTH, HEIGHT = 480.0, 150.0
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 6.0, 10.0, 6.0
-WIDE, ROW_HEIGHT, NAMES = 960.0, 26.0, 230.0
 _PAGE = 500
 _FEW = 24
 _KINDS = frozenset({"run", "effect"})
@@ -61,9 +60,8 @@ class Columns(NamedTuple):
 
 
 class Row(NamedTuple):
-    """How long the calls of one model or tool take: half of them, and nearly all."""
+    """How long the calls of one model or tool take: half of them, nearly all, and the longest; in percent of the scale."""
 
-    y: float
     low: float
     high: float
     most: float
@@ -76,7 +74,6 @@ class Rows(NamedTuple):
 
     rows: tuple[Row, ...]
     grid: tuple[Grid, ...]
-    height: float
     more: int
     """How many are left out."""
 
@@ -157,21 +154,22 @@ def rows(stats: Sequence[Stat]) -> Rows:
     most = max((max(one.durations, default=0) for one in shown), default=0)
     ends = max(1, len(str(max(most, 10) - 1)))  # decades: 10, 100, 1000 … milliseconds
 
-    def x(ms: int) -> float:
-        part = log10(max(ms, 1)) / ends
-        return round(NAMES + (WIDE - NAMES - 90) * min(1.0, part), 2)
+    def x(
+        ms: int,
+    ) -> float:  # one more, so that nothing has a place of its own: left of a millisecond
+        return round(100 * log10(ms + 1) / log10(10**ends + 1), 2)
 
     found = [
         Row(
-            round(place * ROW_HEIGHT + 24, 2), x(one.quantile(0.5)), x(one.quantile(0.95)),
-            x(max(one.durations, default=0)), one,
+            x(one.quantile(0.5)), x(one.quantile(0.95)), x(max(one.durations, default=0)), one,
             f"half within {duration(one.quantile(0.5))}, 95 of 100 within {duration(one.quantile(0.95))}",
         )
-        for place, one in enumerate(shown)
+        for one in shown
     ]  # fmt: skip
-    grid = [Grid(x(10**power), elapsed(10**power, 10**power)) for power in range(ends + 1)]
-    height = 24 + ROW_HEIGHT * max(1, len(shown))
-    return Rows(tuple(found), tuple(grid), height, len(ordered) - len(shown))
+    marks = [0, *(10**power for power in range(ends + 1))]
+    # On a long scale a millisecond is so near to nothing that only its line has room.
+    grid = [Grid(x(ms), "" if ms == 1 and ends > 3 else elapsed(ms, ms)) for ms in marks]
+    return Rows(tuple(found), tuple(grid), len(ordered) - len(shown))
 
 
 def nice(most: int) -> int:

@@ -15,7 +15,7 @@ from holdfast.errors import CallerError, HoldfastError, NotFound
 from holdfast.gate.past import stored_json
 from holdfast.server.console.asking import ask, form
 from holdfast.server.console.origin import Origin, origin_of
-from holdfast.server.console.page import is_htmx, render
+from holdfast.server.console.page import alone, is_htmx, render
 from holdfast.server.console.people import who
 from holdfast.server.console.steps import parts_of
 from holdfast.server.errors import status_of
@@ -45,6 +45,8 @@ class Doubt:
     """What was said of it."""
     by: str | None = None
     """Who said so."""
+    at: int | None = None
+    """When."""
 
 
 def routes() -> list[BaseRoute]:
@@ -105,7 +107,9 @@ async def _answer(
     request: Request, doubt: Doubt, *, problem: CallerError | None = None, status: int = 200
 ) -> Response:
     name = "_doubt_one.html" if is_htmx(request) else "doubt.html"
-    return await render(request, name, status=status, doubt=doubt, problem=problem)
+    return await render(
+        request, name, status=status, doubt=doubt, problem=problem, alone=alone(request)
+    )
 
 
 async def _found(call: Call) -> Doubt:
@@ -120,7 +124,7 @@ async def _found(call: Call) -> Doubt:
 async def _doubt(call: Call, row: dict[str, Any]) -> Doubt:
     view = EffectView.model_validate(row)
     arguments: Json = None
-    side_effect, resolved, by = "", None, None
+    side_effect, resolved, by, at = "", None, None, None
     records = [] if view.run_id is None else await call.hf.runs.records(view.run_id)
     for record in records:
         if record.effect_id != view.id:
@@ -130,9 +134,9 @@ async def _doubt(call: Call, row: dict[str, Any]) -> Doubt:
             side_effect = str(said.get("side_effect", ""))
             arguments = await _arguments(call, [one.digest for one in parts_of(record)])
         elif record.kind == "effect_released":
-            resolved, by = "retry", record.actor
+            resolved, by, at = "retry", record.actor, record.time
         elif record.kind == "effect_result" and said.get("resolved"):
-            resolved, by = str(said["resolved"]), record.actor
+            resolved, by, at = str(said["resolved"]), record.actor, record.time
     still = view.status == "unknown"
     return Doubt(
         view,
@@ -143,6 +147,7 @@ async def _doubt(call: Call, row: dict[str, Any]) -> Doubt:
         still and call.caller.may("approve"),
         None if still else resolved,
         None if by is None else who(call.caller, by),
+        at,
     )
 
 

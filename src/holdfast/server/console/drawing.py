@@ -211,7 +211,7 @@ def _laid_out(stretches: list[_Stretch], start: int) -> tuple[Scale, list[Quiet]
             quiet.append(Quiet(round(x, 2), round(width, 2), shown))
         x += width
         knots.append((one.end, min(x, WIDTH - RIGHT)))
-    return Scale(knots), quiet, _apart(ticks)
+    return Scale(knots), quiet, _apart(ticks, quiet)
 
 
 def _ticks(stretch: _Stretch, start: int, x: float, width: float) -> Iterable[Tick]:
@@ -258,12 +258,15 @@ def elapsed(ms: int, step: int = 1) -> str:
     return f"{minutes}:{seconds:02d}{tail}"
 
 
-def _apart(ticks: list[Tick]) -> list[Tick]:
-    """Those whose words do not run into each other, nor out of the picture."""
+def _apart(ticks: list[Tick], quiet: list[Quiet]) -> list[Tick]:
+    """Those whose words do not run into each other, nor into how long a wait was, nor out of the picture."""
+    taken = [(one.x + one.width / 2, len(one.label) * _LETTER / 2) for one in quiet if one.label]
     found: list[Tick] = []
     right = GUTTER - 20
     for tick in ticks:
         half = len(tick.label) * _LETTER / 2
+        if any(abs(tick.x - middle) < half + other + _LETTER for middle, other in taken):
+            continue
         if tick.x - half > right and tick.x + half < WIDTH:
             found.append(tick)
             right = tick.x + half + 12

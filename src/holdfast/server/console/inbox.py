@@ -17,7 +17,7 @@ from holdfast.server.console.asking import ask, form, picked
 from holdfast.server.console.doubts import Doubt, doubts_of
 from holdfast.server.console.fields import Field, content_of, fields_of
 from holdfast.server.console.origin import Origin, origin_of
-from holdfast.server.console.page import is_htmx, render
+from holdfast.server.console.page import alone, is_htmx, render
 from holdfast.server.console.people import how, who
 from holdfast.server.console.plans import Plan, plan_of, plans_of
 from holdfast.server.errors import status_of
@@ -192,8 +192,9 @@ async def _answer(
     """One item: alone for a page that is open, else as a page."""
     name = "_one.html" if is_htmx(request) else "item.html"
     return await render(
-        request, name, status=status, item=item, plan=plan, problem=problem, reasons=REASONS
-    )
+        request, name, status=status, item=item, plan=plan, problem=problem, reasons=REASONS,
+        alone=alone(request),
+    )  # fmt: skip
 
 
 async def _item(

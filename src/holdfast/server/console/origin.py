@@ -37,11 +37,15 @@ class Origin:
     agent_run: str | None = None
     """The agent's run, when the run is code that it wrote."""
     prompt: str | None = None
-    """What the agent was asked."""
+    """What the agent was asked: its beginning."""
+    prompt_cut: int = 0
+    """Characters that this leaves out."""
     lines: tuple[tuple[int, str], ...] = ()
     """The code, by lines; only those around the calls, when it is long."""
     calls: frozenset[int] = frozenset()
     """The lines that call this capability."""
+    cut: int = 0
+    """Characters of the code that were not looked at."""
 
 
 async def origin_of(hf: Runtime, run_id: str | None, tool: str) -> Origin:
@@ -59,8 +63,8 @@ async def origin_of(hf: Runtime, run_id: str | None, tool: str) -> Origin:
         above = {} if over is None else await _started(hf, over)
     asked = said if row["kind"] == "agent" else above
     spec = await _stored(hf, asked.get("agent"))
-    prompt = await _stored(hf, asked.get("prompt"))
-    lines, calls = await _code(hf, said, tool)
+    prompt = _text(await _stored(hf, asked.get("prompt")), "text") or ""
+    lines, calls, cut = await _code(hf, said, tool)
     return Origin(
         run_id,
         str(row["kind"]),
@@ -68,9 +72,11 @@ async def origin_of(hf: Runtime, run_id: str | None, tool: str) -> Origin:
         _text(spec, "name"),
         _text(spec, "model"),
         parent if isinstance(parent, str) else None,
-        (_text(prompt, "text") or "")[:_MOST_PROMPT] or None,
+        prompt[:_MOST_PROMPT] or None,
+        len(prompt[_MOST_PROMPT:]),
         lines,
         calls,
+        cut,
     )
 
 
@@ -81,8 +87,8 @@ class About(NamedTuple):
     """The agent's name."""
     text: str
     """What it was asked; of code, the first line that does something."""
-    written: bool
-    """Whether it is code that an agent wrote in a run of its own."""
+    parent: str | None = None
+    """The run of the agent that wrote it."""
 
 
 async def about(hf: Runtime, run_ids: Iterable[str]) -> dict[str, About]:
@@ -96,10 +102,10 @@ async def about(hf: Runtime, run_ids: Iterable[str]) -> dict[str, About]:
         if row["kind"] == "agent":
             name = _text(await _stored(hf, said.get("agent")), "name")
             asked = _text(await _stored(hf, said.get("prompt")), "text")
-            found[run_id] = About(name or "agent", _line(asked or ""), False)
+            found[run_id] = About(name or "agent", _line(asked or ""))
         else:
             code = await _content(hf, said.get("code"))
-            found[run_id] = About(None, _line(code or ""), isinstance(row.get("parent"), str))
+            found[run_id] = About(None, _line(code or ""), _text(row, "parent"))
     return found
 
 
@@ -136,22 +142,23 @@ def _text(value: Any, name: str) -> str | None:
 
 
 async def _content(hf: Runtime, digest: Any) -> str | None:
-    """The beginning of a text; `None` when it is erased, or there is none."""
+    """A text; `None` when it is erased, or there is none."""
     if not isinstance(digest, str):
         return None
     try:
-        return (await hf.journal.content(digest)).decode(errors="replace")[:_MOST_CODE]
+        return (await hf.journal.content(digest)).decode(errors="replace")
     except HoldfastError:
         return None
 
 
 async def _code(
     hf: Runtime, said: dict[str, Any], tool: str
-) -> tuple[tuple[tuple[int, str], ...], frozenset[int]]:
-    """The lines of a run's code, and which of them call `tool`."""
-    text = await _content(hf, said.get("code"))
-    if text is None:
-        return (), frozenset()
+) -> tuple[tuple[tuple[int, str], ...], frozenset[int], int]:
+    """The lines of a run's code, which of them call `tool`, and how many characters were not looked at."""
+    whole = await _content(hf, said.get("code"))
+    if whole is None:
+        return (), frozenset(), 0
+    text = whole[:_MOST_CODE]
     lines = lines_of(text)
     calls = frozenset(
         one.line for one in sites(text, str(said.get("language", "python"))) if one.name == tool
@@ -161,4 +168,4 @@ async def _code(
     else:
         near = {n for at in calls for n in range(at - _AROUND, at + _AROUND + 1)}
         shown = sorted(n for n in near if 1 <= n <= len(lines))
-    return tuple((n, lines[n - 1]) for n in shown), calls
+    return tuple((n, lines[n - 1]) for n in shown), calls, len(whole) - len(text)

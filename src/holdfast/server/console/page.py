@@ -114,6 +114,11 @@ def is_htmx(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
+def alone(request: Request) -> bool:
+    """Whether a part is for the page that shows this one thing and no other."""
+    return "alone" in request.query_params
+
+
 async def waiting(request: Request, caller: Caller) -> int:
     """How many things wait for a person, of those that the caller sees; not counted further than anybody reads."""
     if not caller.may("read"):

@@ -13,7 +13,7 @@ from holdfast.server.console.people import how, who
 from holdfast.server.rest.endpoint import Call
 
 _MOST = 50
-_MOST_CODE = 20_000
+_MOST_CODE = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Plan:
     """How the dry run ended."""
     code: str | None
     """`None`: erased."""
+    cut: int
+    """Characters of it that are left out."""
     effects: tuple[PlannedEffect, ...] | None
     """What it would do; `None`: erased."""
     decision: ApprovalDecision | None
@@ -34,6 +36,8 @@ class Plan:
     """Who decided."""
     how: str
     """How they were known."""
+    decided_at: int | None
+    """When."""
     may: bool
     """Whether whoever looks may answer, and it waits."""
 
@@ -59,7 +63,7 @@ async def _plan(call: Call, row: dict[str, Any]) -> Plan:
     try:
         found: Any = await stored_json(journal, str(row["plan"]))
         effects = tuple(PlannedEffect.model_validate(one) for one in found)
-        code = (await journal.content(str(row["code"]))).decode(errors="replace")[:_MOST_CODE]
+        code = (await journal.content(str(row["code"]))).decode(errors="replace")
     except HoldfastError:
         effects = code = None
     said = row.get("decision")
@@ -69,10 +73,12 @@ async def _plan(call: Call, row: dict[str, Any]) -> Plan:
         str(row["status"]),
         str(row["session_id"]),
         str(row["run"]),
-        code,
+        None if code is None else code[:_MOST_CODE],
+        0 if code is None else len(code[_MOST_CODE:]),
         effects,
         decision,
         "" if decision is None else who(call.caller, decision.actor),
         "" if decision is None else how(decision.via),
+        row.get("decided_at"),
         row["status"] == "pending" and call.caller.may("approve"),
     )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from holdfast.contracts import RunResult, check_session_id, new_id, parse
+from holdfast.contracts import RunResult, RunView, check_session_id, new_id, parse
 from holdfast.errors import CallerError
 from holdfast.server.console.asking import ask, form, picked
-from holdfast.server.console.origin import about
+from holdfast.server.console.origin import About, about
 from holdfast.server.console.page import is_htmx, render
 from holdfast.server.errors import status_of
 from holdfast.server.rest import bodies as b
@@ -51,16 +52,30 @@ async def _list(request: Request) -> Response:
     query = parse(ListRuns, {**asked, "limit": SHOWN, "newest": True})
     call = await ask(request, "read", query=query)
     found = await list_runs(call)
+    told = await about(call.hf, [one.id for one in found["items"]])
     name = "_runs_list.html" if is_htmx(request) else "runs.html"
     return await render(
         request,
         name,
-        items=found["items"],
-        about=await about(call.hf, [one.id for one in found["items"]]),
+        items=below_their_agents(found["items"], told),
+        about=told,
         next=found["next"],
         asked=query,
         statuses=STATUSES,
     )
+
+
+def below_their_agents(runs: Sequence[RunView], told: Mapping[str, About]) -> list[RunView]:
+    """Runs as they come, but the programs that an agent wrote follow its run, in the order in which it wrote them."""
+    here = {one.id for one in runs}
+    under: dict[str, list[RunView]] = {}
+    for one in reversed(runs):  # the oldest first
+        above = told[one.id].parent if one.id in told else None
+        if above in here:
+            under.setdefault(str(above), []).append(one)
+    written = {one.id for found in under.values() for one in found}
+    tops = [one for one in runs if one.id not in written]
+    return [each for one in tops for each in (one, *under.get(one.id, ()))]
 
 
 async def _new(request: Request) -> Response:
@@ -92,7 +107,7 @@ async def _start(request: Request) -> Response:
             _agent(request, said) if said.get("kind") == "agent" else _code(request, said)
         )
     except CallerError as why:
-        if why.code in ("FORBIDDEN", "NOT_FOUND") or is_htmx(request):
+        if why.code == "FORBIDDEN" or is_htmx(request):
             raise
         return await _filled(request, said, why)
     told: Any = found.value if isinstance(found, Answer) else found
@@ -118,6 +133,7 @@ async def _code(request: Request, said: dict[str, str]) -> Any:
         key=said.get("key"),
         session_id=session,
     )
+    await call.mine(session, "session")  # in words that fit the form
     return await run_code(call)
 
 
@@ -134,4 +150,6 @@ async def _agent(request: Request, said: dict[str, str]) -> Any:
         key=said.get("key"),
         name=said.get("agent", ""),
     )
+    if body.session_id is not None:
+        await call.mine(check_session_id(body.session_id), "session")
     return await run_agent(call)

@@ -6,11 +6,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from holdfast.contracts import SessionView
+from holdfast.contracts import RunView, SessionView
 from holdfast.server.console.asking import ask, form, picked
 from holdfast.server.console.origin import about
 from holdfast.server.console.page import is_htmx, render
+from holdfast.server.console.runs import below_their_agents
 from holdfast.server.rest import bodies as b
+from holdfast.server.rest.endpoint import Call
 from holdfast.server.rest.listing import Paged
 from holdfast.server.rest.runs import ListRuns, list_runs
 from holdfast.server.rest.sessions import (
@@ -22,6 +24,8 @@ from holdfast.server.rest.sessions import (
 
 SHOWN = 50
 """Sessions on a page."""
+_LOOKED = 1000
+"""Runs among which the last of each session is looked for: the newest."""
 
 
 def routes() -> list[BaseRoute]:
@@ -39,7 +43,21 @@ async def _list(request: Request) -> Response:
     call = await ask(request, "read", query=query)
     found = await list_sessions(call)
     name = "_session_rows.html" if is_htmx(request) else "sessions.html"
-    return await render(request, name, items=found["items"], next=found["next"])
+    last = await _last_runs(call, {one.id for one in found["items"]})
+    told = await about(call.hf, [one.id for one in last.values()])
+    return await render(
+        request, name, items=found["items"], next=found["next"], last=last, about=told
+    )
+
+
+async def _last_runs(call: Call, sessions: set[str]) -> dict[str, RunView]:
+    """The last run of each of these sessions that somebody asked for; of those whose last is long ago, none."""
+    found: dict[str, RunView] = {}
+    for row in await call.hf.journal.rows("runs", limit=_LOOKED, newest=True):
+        session = str(row.value["session_id"])
+        if session in sessions and session not in found and "parent" not in row.value:
+            found[session] = RunView.model_validate(row.value)
+    return found
 
 
 async def _show(request: Request) -> Response:
@@ -48,12 +66,13 @@ async def _show(request: Request) -> Response:
     view: SessionView = await show_session(call)
     query = ListRuns(session_id=key, limit=SHOWN, newest=True, **picked(request, "after"))
     runs = await list_runs(await ask(request, "read", query=query))
+    told = await about(call.hf, [one.id for one in runs["items"]])
     return await render(
         request,
         "session.html",
         session=view,
-        items=runs["items"],
-        about=await about(call.hf, [one.id for one in runs["items"]]),
+        items=below_their_agents(runs["items"], told),
+        about=told,
         next=runs["next"],
         asked=query,
         grants=await call.hf.approvals.grants(key),

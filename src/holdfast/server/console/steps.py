@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from holdfast.contracts import Record
 from holdfast.journal.log import READABLE
+from holdfast.server.console.words import touches
 
 Lane = Literal["model", "code", "effect", "hook", "approval", "wait"]
 LANES: tuple[Lane, ...] = ("model", "code", "effect", "hook", "approval", "wait")
@@ -206,7 +207,6 @@ def parts_of(record: Record) -> tuple[Part, ...]:
 
 
 _SHOWN = {
-    "side_effect": "touches",
     "risk": "risk",
     "requested_by": "on behalf of",
     "idempotency_key": "idempotency key",
@@ -217,8 +217,10 @@ _SHOWN = {
 def facts_of(said: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """What a payload says besides, as label and value."""
     found = [(label, str(said[name])) for name, label in _SHOWN.items() if said.get(name)]
+    if said.get("side_effect"):
+        found.insert(0, ("effect", touches(str(said["side_effect"]))))
     if said.get("idempotent"):
-        found.append(("repeating it", "harmless"))
+        found.append(("safe to repeat", "yes"))
     return tuple(found)
 
 

@@ -68,6 +68,11 @@ class Entry(NamedTuple):
     code: str
     """Of a program that an agent wrote."""
 
+    @property
+    def costs(self) -> bool:
+        """Whether it cost anything."""
+        return bool(self.step.cost_micros or self.step.input_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -107,6 +112,11 @@ class Page:
     def took(self) -> int:
         """How long it took, or takes so far."""
         return self.view.end - self.view.start
+
+    @property
+    def scrubs(self) -> bool:
+        """Whether there is more than one moment to look at."""
+        return len(self.view.seqs) > 1 and self.took > 0
 
     @property
     def waited(self) -> int:

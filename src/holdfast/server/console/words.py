@@ -13,6 +13,15 @@ _MINUTE = 60 * _SECOND
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 _SHOWN = 6
+_ROWS, _COLUMNS = 14, 100
+"""What a text may fill of a page before it is cut: a little more than `.long` of the stylesheet leaves of it."""
+_TOUCHES = {
+    "none": "touches nothing",
+    "read": "reads",
+    "write": "writes",
+    "external_system": "acts on another system",
+    "model": "asks a model",
+}
 _OURS = re.compile(r"([a-z:]+)_([0-9a-f]{14,})((?:_\d+)*)")
 """Ids that holdfast makes."""
 _HIDDEN = re.compile(
@@ -110,6 +119,25 @@ def words(token: str) -> str:
     return token.replace("_", " ")
 
 
+def touches(side_effect: str) -> str:
+    """What a call may touch, in the same words on every page."""
+    return _TOUCHES.get(side_effect, words(side_effect))
+
+
+def is_long(text: str) -> bool:
+    """Whether a text would fill a page: then only its beginning is shown at first, with how long it is."""
+    rows = 0
+    for line in text[: _ROWS * _COLUMNS + 1].split("\n"):
+        rows += 1 + len(line) // _COLUMNS
+    return rows > _ROWS
+
+
+def shortened(text: str, most: int = 48) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text[: 2 * most].split())
+    return line if len(line) <= most and len(text) <= 2 * most else f"{line[: most - 1]}…"
+
+
 def visible(text: str) -> str:
     """A text of others with what can't be seen in it spelled out; line ends and tabs stay."""
     return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
@@ -132,5 +160,8 @@ FILTERS: dict[str, Any] = {
     "short": short,
     "words": words,
     "visible": visible,
+    "touches": touches,
+    "is_long": is_long,
+    "shortened": shortened,
 }
 """As templates know them."""
