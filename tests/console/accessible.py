@@ -150,6 +150,26 @@ _WIDE = """() => {
     return bad.slice(0, 8);
 }"""
 
+# Text that is there and can't be seen: cut by its box, without dots, a fade, or a button that shows all of it.
+_CUT = """() => {
+    const bad = [];
+    for (const one of document.querySelectorAll('main *')) {
+        if (!one.checkVisibility() || one.closest('svg, .visually-hidden')) continue;
+        const style = getComputedStyle(one);
+        const box = one.getBoundingClientRect();
+        if (box.width < 2 || box.height < 2) continue;
+        const cuts = (how) => ['hidden', 'clip'].includes(how);
+        const below = cuts(style.overflowY) && one.scrollHeight > one.clientHeight + 2;
+        const beside = cuts(style.overflowX) && one.scrollWidth > one.clientWidth + 2;
+        const scrolls = one.matches('pre') && (one.scrollHeight > one.clientHeight + 2 || one.scrollWidth > one.clientWidth + 2);
+        const says = one.parentElement.querySelector(':scope > details > summary')?.checkVisibility();
+        const sign = (below && style.maskImage !== 'none' && says) || (beside && !below && style.textOverflow === 'ellipsis');
+        if ((below || beside || scrolls) && !sign)
+            bad.push(`${one.localName}.${one.className}: ${one.textContent.trim().slice(0, 40)}`);
+    }
+    return bad.slice(0, 8);
+}"""
+
 _SMALL = """(root) => {
     const bad = [];
     for (const one of document.querySelectorAll(root)) {
@@ -175,6 +195,11 @@ def shape(page: Page) -> list[str]:
 def too_wide(page: Page) -> list[str]:
     """What makes the page scroll sideways."""
     return page.evaluate(_WIDE)
+
+
+def cut(page: Page) -> list[str]:
+    """Text that can't be seen, and is not seen to be cut."""
+    return page.evaluate(_CUT)
 
 
 def too_small(page: Page, selector: str) -> list[str]:

@@ -56,6 +56,19 @@ print(parcels["left"], "sofas are left")
 told = await ship("sofa-4711")
 print(told)
 """
+MANY = """\
+for number in range(60):
+    stock(f"article {number} of the warehouse in the north")
+"""
+LONGEST = "quarterly-closing-of-the-books-of-the-northern-branch-2026-q4-x2"
+"""No session's name may be longer."""
+LETTER = "\n".join(
+    f"{line}. Whatever was agreed on the phone holds for this order, too." for line in range(1, 61)
+)
+CONTRACT = f"""\
+letter = {LETTER!r}
+pay("the-northern-branch-of-the-lamp-works@example.com", 4711, note=letter)
+"""
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,8 @@ def tell(stage: Stage) -> Story:
     doubtful = stage.run("shipping", SHIPPING)
     stopped = stage.start("endless", "await wait_for('nobody')")
     stage.cancel(stopped)
+    many = stage.run("many", MANY)
+    long = stage.run(LONGEST, CONTRACT)
     stage.start("import", "rows = stock('import')\nawait wait_for('somebody')")
     approval = stage.view(refunds["run_id"])["pending_approvals"][0]
     seq = stage.get("/v1/journal", run_id=refunds["run_id"], limit=20)["items"][3]["seq"]
@@ -95,6 +110,8 @@ def tell(stage: Stage) -> Story:
         {
             "inbox": "/",
             "approval": f"/inbox/{approval}",
+            "decided": "/inbox/decided",
+            "decided-one": f"/inbox/{denied['approval_id']}",
             "doubt": f"/doubts/{stage.view(doubtful['run_id'])['in_doubt'][0]}",
             "runs": "/runs",
             "run-code": f"/runs/{refunds['run_id']}",
@@ -102,10 +119,14 @@ def tell(stage: Stage) -> Story:
             "run-agent-parked": f"/runs/{parked['run_id']}",
             "run-doubt": f"/runs/{doubtful['run_id']}",
             "run-failed": f"/runs/{failed['run_id']}",
+            "run-many": f"/runs/{many['run_id']}",
+            "run-long": f"/runs/{long['run_id']}",
+            "run-new": "/runs/new",
             "sessions": "/sessions",
             "session": "/sessions/nightly-report",
             "charts": "/charts",
             "tools": "/tools",
+            "tool": "/tools/pay",
             "journal": "/journal",
             "record": f"/journal/{seq}",
         }

@@ -79,6 +79,22 @@ def test_faint_small_and_wide_things_are_noticed(browser: Chromium):
         assert any("h1" in one for one in accessible.shape(page))
 
 
+def test_text_that_is_cut_without_a_sign_is_noticed(browser: Chromium):
+    with browser.visit(NOWHERE) as visit:
+        page = visit.page()
+        small = "height:30px; overflow:hidden"
+        line = "width:50px; overflow:hidden; white-space:nowrap"
+        long = "<p>" + "long text " * 40 + "</p>"
+        page.set_content(
+            f"<main><div class=cut style='{small}'>{long}</div><div class=cut style='{line}'>{long}</div>"
+            f"<pre class=cut style='height:30px; overflow:auto'>{long}</pre>"
+            f"<div><div style='{small}; mask-image:linear-gradient(#000, transparent)'>{long}</div>"
+            f"<details><summary>Show all</summary></details></div>"
+            f"<div style='{line}; text-overflow:ellipsis'>{'word ' * 40}</div></main>"
+        )
+        assert [one.split(":")[0] for one in accessible.cut(page)] == ["div.cut"] * 2 + ["pre.cut"]
+
+
 def test_a_focus_that_is_not_shown_is_noticed(browser: Chromium):
     with browser.visit(NOWHERE) as visit:
         page = visit.page()

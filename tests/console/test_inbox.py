@@ -1,6 +1,7 @@
 """The inbox in a real browser: the first visit, what waits appears, and is decided."""
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -216,3 +217,91 @@ def test_who_may_only_look_sees_no_buttons(scopes: tuple[str, ...], stage: Stage
     _, page = enter(scopes)
     expect(item(page, asked["id"])).to_be_visible()
     expect(page.get_by_role("button", name=re.compile("^(approve|deny)", re.I))).to_have_count(0)
+
+
+def test_the_page_of_one_item_hears_of_an_answer_from_elsewhere(stage: Stage, enter: Enter):
+    asked = stage.asks("alone", "pay('ann', 4321)")
+    _, page = enter()
+    page.goto(f"{stage.url}/inbox/{asked['id']}")
+    stays(page)
+    expect(button(page, "Approve")).to_be_visible()
+    stage.decide(asked["id"], "denied", reason="Not this one.")
+    one = item(page, asked["id"])
+    expect(one).to_contain_text("Not this one.")
+    expect(button(page, "Approve")).to_have_count(0)
+    expect(one.locator("[data-deadline]")).to_have_count(0)
+    assert stayed(page)
+
+
+def test_the_page_of_one_doubt_hears_of_an_answer_from_elsewhere(stage: Stage, enter: Enter):
+    _, effect = stage.doubts("alone", "heard-lamp")
+    _, page = enter()
+    page.goto(f"{stage.url}/doubts/{effect}")
+    expect(button(page, "Put on record")).to_be_visible()
+    answer = stage.http.post(f"/v1/effects/{effect}/resolve", json={"answer": "did_not_happen"})
+    answer.raise_for_status()
+    expect(button(page, "Put on record")).to_have_count(0)
+    expect(item(page, effect)).to_contain_text("It did not happen")
+    expect(item(page, effect)).to_contain_text("heard-lamp")
+
+
+def shows_what_was_decided(page: Page, asked: dict[str, Any]) -> None:
+    """All that a person saw when they decided, with who decided, and when."""
+    one = item(page, asked["id"])
+    expect(one).to_contain_text("Approved by you in the console")
+    for known in ("4711", "ann", asked["session_id"], "pay('ann', 4711)", "default.ask"):
+        expect(one).to_contain_text(known)
+    ago = one.locator(".item-outcome time")
+    at = int(ago.get_attribute("data-ago") or 0)
+    assert asked["requested_at"] <= at
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_what_was_decided_stays_to_be_seen(scripts: bool, stage: Stage, enter: Enter):
+    asked = stage.asks("kept", "pay('ann', 4711)")
+    _, page = enter(scripts=scripts)
+    page.goto(f"{stage.url}/inbox/{asked['id']}")
+    button(page, "Approve").click()
+    shows_what_was_decided(page, asked)  # right where it was decided
+    page.goto(f"{stage.url}/inbox/{asked['id']}")
+    shows_what_was_decided(page, asked)
+    page.goto(f"{stage.url}/inbox/decided")
+    row = page.locator("tbody tr").filter(has=page.locator(f'a[href="/inbox/{asked["id"]}"]'))
+    for known in ("pay", "4711", "ann", asked["session_id"], "you"):
+        expect(row).to_contain_text(known)
+    decided = stage.get(f"/v1/approvals/{asked['id']}")["decided_at"]
+    assert row.locator("time").get_attribute("data-ago") == str(decided)
+
+
+LETTER = "\n".join(f"line {number} of a long letter" for number in range(200))
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_what_is_cut_says_so_and_is_shown_by_keyboard(scripts: bool, stage: Stage, enter: Enter):
+    asked = stage.asks("long", f"pay('ann', 6, note={LETTER!r})")
+    _, page = enter(scripts=scripts)
+    page.goto(f"{stage.url}/inbox/{asked['id']}")
+    value = page.locator("pre.value").filter(has_text="of a long letter")
+    fold = value.locator("xpath=..").get_by_text(
+        f"Show all ({len(LETTER):,} characters)".replace(",", "\u2009")
+    )
+    expect(fold).to_be_visible()
+    small = (value.bounding_box() or {})["height"]
+    summary = value.locator("xpath=../details/summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    expect(summary).to_contain_text("Show less")
+    expect(fold).to_be_hidden()
+    assert (value.bounding_box() or {})["height"] > 10 * small
+    code = page.locator(".origin-code")
+    expect(
+        code.get_by_text("Show all")
+    ).to_be_visible()  # one line, and longer than any screen is wide
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_code_that_is_too_long_for_a_page_says_so(stage: Stage, enter: Enter):
+    done = stage.run(stage.fresh("huge"), "x = 1\n" * 5000 + "pay('ann', 7)")
+    _, page = enter()
+    page.goto(f"{stage.url}/inbox/{done['approval_id']}")
+    expect(item(page, done["approval_id"])).to_contain_text("which are not shown here")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 from tests.console import accessible
-from tests.console.browser import PHONE, Chromium
+from tests.console.browser import DESKTOP, PHONE, Chromium
 from tests.console.conftest import Enter, button, item
 from tests.console.stage import Stage, staged
 from tests.console.story import STORY, WEATHER, Story, tell
@@ -65,6 +65,53 @@ def test_text_stands_out_in_the_dark_too(stage: Stage, story: Story, enter: Ente
 def test_nothing_is_wider_than_a_phone(stage: Stage, story: Story, enter: Enter):
     _, page = enter(size=PHONE, touch=True)
     walk(stage, page, story, accessible.too_wide)
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP])
+def test_nothing_is_cut_without_a_sign(
+    size: tuple[int, int], stage: Stage, story: Story, enter: Enter
+):
+    _, page = enter(size=size)
+    found = {
+        name: bad
+        for name, path in story.pages.items()
+        if page.goto(f"{stage.url}{path}") and (bad := accessible.cut(page))
+    }
+    assert not found, json.dumps(found, indent=2, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("path", ["/runs", "/sessions", "/inbox/decided", "/journal"])
+def test_one_long_name_leaves_room_for_the_other_columns(
+    path: str, stage: Stage, story: Story, enter: Enter
+):
+    _, page = enter()
+    page.goto(f"{stage.url}{path}")
+    room, needed = page.evaluate(
+        "(() => { const one = document.querySelector('main .table-wrap'); return [one.clientWidth, one.scrollWidth]; })()"
+    )
+    assert needed <= room
+
+
+def test_what_an_agent_wrote_stands_below_its_run(stage: Stage, story: Story, enter: Enter):
+    _, page = enter()
+    page.goto(f"{stage.url}/runs?session_id=lamps")
+    rows = page.locator("main tbody tr")
+    expect(rows.nth(0)).to_contain_text("Order more lamps")
+    expect(rows.nth(1)).to_contain_text("stock('lamp')")
+    expect(rows.nth(2)).to_contain_text("pay('lamp-works'")
+
+
+def test_on_a_phone_the_timeline_shows_the_present(stage: Stage, story: Story, enter: Enter):
+    _, page = enter(size=PHONE, touch=True)
+    page.goto(f"{stage.url}{story.pages['run-code']}")
+    seen = page.evaluate(
+        """() => {
+            const pane = document.querySelector('.run-time .timeline').getBoundingClientRect();
+            const wait = [...document.querySelectorAll('.lanes .lane-wait rect')].at(-1).getBoundingClientRect();
+            return [pane.left <= wait.left, wait.left < pane.right];
+        }"""
+    )
+    assert seen == [True, True]
 
 
 def test_the_first_stop_of_the_tab_key_skips_to_the_content(stage: Stage, enter: Enter):

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 from tests.console.conftest import Enter, button, item
-from tests.console.stage import Stage
+from tests.console.stage import Stage, until
 
 
 def status(page: Page) -> Locator:
@@ -162,3 +162,98 @@ def test_an_answer_that_comes_late_does_not_leave_an_old_picture(stage: Stage, e
     with page.expect_response("**/cancel"):
         page.get_by_role("button", name=re.compile("cancel|stop", re.IGNORECASE)).first.click()
     shows(page, "cancelled")
+
+
+def test_the_keys_on_the_buttons_of_the_one_thing_it_waits_for_work_at_once(
+    stage: Stage, enter: Enter
+):
+    asked = stage.asks("keys", "pay('ann', 1)\npay('ann', 2)")
+    _, page = enter()
+    page.goto(f"{stage.url}/runs/{asked['run_id']}")
+    page.keyboard.press("a")
+    first = until(
+        lambda: stage.get(f"/v1/approvals/{asked['id']}"), lambda one: one["decision"] is not None
+    )
+    assert first["decision"]["decision"] == "approved"
+    banner = page.locator(f".waits:not([id$='{asked['id']}'])")
+    expect(banner).to_contain_text("2")  # and of the next, after an answer from here
+    expect(banner).to_have_attribute("aria-current", "true")
+    page.keyboard.press("d")
+    page.wait_for_url("**/inbox/**")
+    expect(page.get_by_label("Reason to deny")).to_be_focused()
+
+
+def test_a_key_decides_nothing_that_came_in_the_place_of_another(stage: Stage, enter: Enter):
+    asked = stage.asks("place", "pay('ann', 1)\npay('ann', 2)")
+    _, page = enter()
+    page.goto(f"{stage.url}/runs/{asked['run_id']}")
+    expect(page.locator(".waits.is-here")).to_be_visible()
+    stage.decide(asked["id"], "approved")
+    banner = page.locator(f".waits:not([id$='{asked['id']}'])")
+    expect(banner).to_be_visible()
+    page.keyboard.press("a")
+    page.keyboard.press("j")
+    expect(page.locator(".is-here")).to_have_count(1)
+    (pending,) = stage.view(asked["run_id"])["pending_approvals"]
+    assert stage.get(f"/v1/approvals/{pending}")["status"] == "pending"
+
+
+STANDS = """() => {
+    const line = document.querySelector('.code-lines .stands');
+    const [inner, outer] = [line.getBoundingClientRect(), line.parentElement.getBoundingClientRect()];
+    return [+line.dataset.line, inner.top >= outer.top && inner.bottom <= outer.bottom, scrollY];
+}"""
+
+
+def test_the_line_it_stands_on_is_seen(stage: Stage, enter: Enter):
+    filler = "".join(f"x{number} = {number}\n" for number in range(250))
+    asked = stage.asks("tall", f"pay('ann', 1)\n{filler}pay('ann', 2)\n{filler}'end'")
+    _, page = enter()
+    page.goto(f"{stage.url}/runs/{asked['run_id']}")
+    assert page.evaluate(STANDS) == [1, True, 0]
+    button(page, "Approve").click()
+    expect(page.locator(".stands")).to_have_attribute("data-line", "252")  # after a swap
+    assert page.evaluate(STANDS) == [252, True, 0]
+    page.reload()
+    assert page.evaluate(STANDS) == [252, True, 0]
+    slider = page.get_by_role("slider")
+    slider.focus()
+    page.keyboard.press("Home")
+    for _ in range(10):
+        page.keyboard.press("ArrowRight")
+        if page.locator(".stands[data-line='1']").count():
+            break
+    found = page.evaluate(STANDS)
+    assert found[:2] == [1, True]
+    page.keyboard.press("End")
+    assert page.evaluate(STANDS)[:2] == [252, True]
+
+
+def test_a_run_of_one_moment_has_no_slider(stage: Stage, enter: Enter):
+    done = stage.run(stage.fresh("moment"), "1 + 1")
+    assert len(stage.get("/v1/journal", run_id=done["run_id"])["items"]) == 1
+    _, page = enter()
+    page.goto(f"{stage.url}/runs/{done['run_id']}")
+    shows(page, "completed")
+    expect(page.get_by_role("slider")).to_have_count(0)
+
+
+def test_steps_tell_what_was_called_with_what(stage: Stage, enter: Enter):
+    done = stage.run(stage.fresh("told"), "for n in range(3):\n    stock(f'article {n}')")
+    _, page = enter()
+    page.goto(f"{stage.url}/runs/{done['run_id']}")
+    rows = page.locator(".step summary").filter(has_text="stock")
+    for number in range(3):
+        expect(rows.nth(number)).to_contain_text(f"article {number}")
+
+
+def test_a_form_that_is_refused_keeps_what_was_typed(stage: Stage, enter: Enter):
+    visit, page = enter(("read", "run"), prefix="acme-")
+    visit.allow("404")
+    page.goto(f"{stage.url}/runs/new")
+    page.get_by_label("Code", exact=True).fill("print('an hour of work')")
+    page.get_by_label("Session").fill("others-1")
+    button(page, "Run the code").click()
+    expect(page.get_by_role("alert")).to_contain_text("There is no such session.")
+    expect(page.get_by_label("Code", exact=True)).to_have_value("print('an hour of work')")
+    expect(page.get_by_label("Session").first).to_have_value("others-1")

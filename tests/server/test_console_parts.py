@@ -164,8 +164,21 @@ def test_what_is_no_value_of_its_field_names_it():
         (words.short("eff_18e890e145a6dd8f550a1b9f0003_0"), "eff_…9f0003_0"),
         (words.short("browser:tok_18e890e145a6dd8f550a1b9f"), "browser:tok_…0a1b9f"),
         (words.words("waiting_for_approval"), "waiting for approval"),
+        (words.shortened("in\n two  lines"), "in two lines"),
+        (words.shortened("x" * 60), "x" * 47 + "…"),
+        (words.shortened("x" + " " * 200 + "y"), "x…"),
+        (words.touches("write"), "writes"),
+        (words.touches("something_new"), "something new"),
         (words.visible("a\tb\n\x1b[2J\u202e"), "a\tb\n\\x1b[2J\\u202e"),
     ],
 )
 def test_values_in_words(found: str, wanted: str):
     assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "long"),
+    [("", False), ("x" * 1399, False), ("x" * 1401, True), ("x\n" * 13, False), ("x\n" * 14, True)],
+)
+def test_a_text_that_fills_a_page_is_long(text: str, long: bool):
+    assert words.is_long(text) is long

@@ -1,7 +1,7 @@
 """A run as a story and as a picture: steps, moments, geometry, lines of code."""
 
 from collections.abc import AsyncIterator
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import anyio
@@ -255,6 +255,10 @@ def test_later_is_further_right_and_words_keep_apart(view: Timeline):
     found = draw(view)
     for left, right in pairwise(found.ticks):
         assert left.x < right.x
+    letter = 5.5  # at the least
+    for tick, wait in product(found.ticks, found.quiet):
+        words = (len(tick.label) + len(wait.label)) * letter / 2
+        assert not wait.label or abs(tick.x - wait.x - wait.width / 2) > words
     alone = [one for one in found.bars if one.height == drawing.BAR]  # not one for a stretch
     single = {one.key: one for one in alone if one.width > drawing.LEAST}
     steps = [one for one in view.steps if one.key in single]
