@@ -12,10 +12,12 @@ from tests.agent.loop_support import (
     said,
     scripted,
     tools,
+    written,
 )
 
 from holdfast import Agent, HoldfastError, capability
-from holdfast.testing import call, say, together, write_code
+from holdfast.agent.history import history_of
+from holdfast.testing import call, cut, fail, say, together, write_code
 
 
 @capability(side_effect="none")
@@ -50,6 +52,54 @@ async def test_agents_with_other_specs_follow_each_other_on_a_session() -> None:
         assert third.text == "result: 42"
         assert len(run.messages) == 12
         await consistent(hf, "s")
+
+
+@pytest.mark.parametrize("shape", [None, int], ids=["words", "typed"])
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [(say(""), "completed"), (fail("MODEL_AUTH"), "failed"), (write_code("1"), "failed")],
+    ids=["nothing said", "no answer", "only code"],
+)
+async def test_what_a_run_gave_is_not_what_the_one_before_said(
+    line: Any, status: str, shape: Any
+) -> None:
+    async with opened() as (hf, _):
+        before = await Agent(scripted("The first answer.")).run("one", session="s", runtime=hf)
+        assert before.output == "The first answer."
+        more: dict[str, Any] = {} if shape is None else {"output": shape}
+        agent: Agent[Any] = Agent(written(lambda _: line), max_turns=2, **more)
+        run = await agent.run("two", session="s", runtime=hf)
+        assert (run.status, run.text, run.output or "") == (status, "", "")
+        assert (await hf.agents.resume(run.id)).text == ""
+        # And the same in a process that reads it from the record.
+        live = await hf.agents.messages("s")
+        assert live == (await history_of(hf.journal, "s")).transcript
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["prompt", "queue"])
+async def test_a_run_that_stands_gives_none_of_the_answers_before_it(
+    queued: bool, tmp_path: Any
+) -> None:
+    url = f"sqlite:///{tmp_path}/j.db"
+    agent = tools(written(lambda asked: _sends(asked.messages[-1].role)), sending([]))
+    async with opened(url, {}) as (hf, _):
+        first = await tools(scripted(cut("The first"), cut("answer."))).run(
+            "one", session="s", runtime=hf
+        )
+        assert (first.status, first.text) == ("failed", "answer.")
+        if queued:
+            await hf.agents.say("s", "two", lane="queue")
+        run = await agent.run(None if queued else "two", session="s", runtime=hf)
+        assert (run.status, run.text) == ("waiting_for_approval", "")
+        await hf.approvals.decide(run.approvals[0], "approved", actor="me")
+    async with opened(url, {}) as (hf, _):
+        run = await agent.resume(run.id, runtime=hf)
+        assert (run.status, run.output) == ("completed", "")
+        await consistent(hf, "s")
+
+
+def _sends(role: str) -> Any:
+    return call("send", to="ann") if role == "user" else say("")
 
 
 async def test_a_session_that_a_run_of_code_stands_in_is_not_taken() -> None:

@@ -163,6 +163,13 @@ async def test_of_runs_that_ended_early(tmp_path: Path, held: Held) -> None:
     )
 
 
+async def test_of_a_run_that_said_nothing(tmp_path: Path, held: Held) -> None:
+    """Its last words are none, not those of the run before."""
+    await talk(tmp_path / "j", ([say("One.")], {}), ([say("")], {}), ([say("")], {}))
+    async with holdfast.open(f"sqlite:///{tmp_path / 'j'}", CONFIG) as hf:
+        assert (await hf.agents.messages("s")).last_text == ""
+
+
 async def test_of_calls_that_people_were_asked_about(tmp_path: Path, held: Held) -> None:
     both = together(call("send", to="ann"), call("look", what="a"))
     await talk(tmp_path / "j", *[([both, call("send", to="bob"), say("Sent.")], {})] * 2)

@@ -179,7 +179,7 @@ class _Folding:
             account=account,
             originals=old.originals,
         )
-        self.found.transcript.goals = ()
+        self.found.transcript.begin()
         if prompt is not None:
             said = self._json(prompt)
             self.found.transcript.prompt(said["text"], notice=said.get("notice", False))

@@ -98,7 +98,7 @@ async def begin(work: Work, first: list[Draft], prompt: str | None) -> None:
         work.desk.begin = lambda more=more: [*first, *more]
         if await _recorded(work, []):
             break
-    work.transcript.goals = ()
+    work.transcript.begin()
     for one in found:
         work.transcript.user(one.text)
     if prompt is not None:

@@ -55,7 +55,7 @@ class Transcript:
     partial: ModelAnswer | None = None
     """What came of an answer that broke off, unless another one followed."""
     last_text: str = ""
-    """The last thing the model said in words."""
+    """The last thing the model said in words in the newest run."""
     answers: int = 0
     """Answers there were, those that are told in short by now included."""
     settled_at: int = 0
@@ -69,9 +69,15 @@ class Transcript:
     goals: tuple[str, ...] = ()
     """What the newest run is to do: its prompt, and what people said to it since."""
 
+    def begin(self) -> None:
+        """A run starts: what others were to do, and what they said, is not its own."""
+        self.close()
+        self.goals = ()
+        self.last_text = ""
+
     def prompt(self, text: str, *, notice: bool = False) -> None:
         """A run starts: this is what it is to do."""
-        self.goals = ()
+        self.begin()
         self.user(text, notice=notice)
 
     def user(self, text: str, *, notice: bool = False) -> None:
