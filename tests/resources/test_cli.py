@@ -123,3 +123,34 @@ def test_what_a_tool_server_has(holdfast):
     refused = done.json["error"]
     assert refused["code"] == "NOT_FOUND"
     assert "mcp list" in refused["hint"]
+
+
+def test_what_a_server_has_that_was_added_by_command(holdfast):
+    server = npm("everything")
+    holdfast("mcp", "add", "ev", "--no-check", "--", server.command, *server.args)
+    uri = "mcp://ev/demo://resource/static/document/architecture.md"
+    assert "# " in holdfast("resources", "read", uri).json["text"]
+    roots = holdfast("resources", "list").json["items"]
+    assert [one["uri"] for one in roots] == ["mcp://ev/"]
+    # And for a session: one that sees it, and one that sees none.
+    (holdfast.home.parent / "holdfast.toml").write_text("[session]\nsurfaces = []\n")
+    holdfast("session", "create", "blind", "--clock")
+    (holdfast.home.parent / "holdfast.toml").unlink()
+    holdfast("session", "create", "s")
+    assert "# " in holdfast("resources", "read", uri, "--session-id", "s").json["text"]
+    listed = holdfast("resources", "list", "mcp://ev/", "--session-id", "s").json["items"]
+    assert len(listed) > 3
+    assert holdfast("resources", "list", "--session-id", "blind").json["items"] == []
+    refused = holdfast("resources", "read", uri, "--session-id", "blind").json["error"]
+    assert refused["code"] == "NOT_FOUND"
+
+
+def test_a_server_that_is_down_is_named(in_process):
+    in_process("mcp", "add", "down", "--no-check", "--", "holdfast-no-such-program")
+    done = in_process("resources", "read", "mcp://down/x")
+    assert done.json["error"]["code"] == "SURFACE_FAILED"
+    assert "`down`" in done.json["error"]["message"]
+    # It does not hide what else there is, and is told.
+    done = in_process("resources", "list", "--mount", "/w=/usr")
+    assert [one["uri"] for one in done.json["items"]] == ["file:///w"]
+    assert "`down`" in done.err

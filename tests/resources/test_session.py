@@ -174,6 +174,18 @@ async def test_a_servers_pictures_and_resources_are_read_by_uri():
         assert len(there.items) > 3
 
 
+async def test_the_operator_reads_what_another_process_wanted(tmp_path: Path):
+    """The runtime has heard of no server yet; and whoever asks may do so for a session that has not run."""
+    url = f"sqlite:///{tmp_path}/j.db"
+    async with holdfast.open(url, FREE) as hf:
+        await hf.surfaces.add("all", npm("everything", connect_timeout_ms=30_000))
+    asked = ResourceRequest(uri="mcp://all/demo://resource/dynamic/text/1")
+    for session_id in (None, "s"):
+        async with holdfast.open(url, FREE) as hf:
+            request = asked.model_copy(update={"session_id": session_id})
+            assert "Resource 1" in str((await hf.resources.read(request)).text)
+
+
 async def test_what_a_server_at_an_address_has_is_read_over_the_network():
     async with web(modern.server()) as url:
         surfaces = {"far": {"url": url, "connect_timeout_ms": 30_000}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,8 +52,6 @@ def read(
     flags: Flags,
 ) -> None:
     """Read a part of something, or search it: a mounted file, a page of an allowed host, content, data."""
-    import anyio
-
     from holdfast.contracts import parse
     from holdfast.contracts.resource import GrepRequest, ResourceRequest
 
@@ -65,7 +65,7 @@ def read(
             )
         more = {"length": length, "unit": "lines" if lines else "bytes", "format": format_}
         request = parse(ResourceRequest, {**asked, **more, "max_bytes": _MOST})
-    found = anyio.run(_with_resources, session_id, flags, request)
+    found = _answer(session_id, flags, request)
     if _output.as_json(as_json):
         _output.print_json(found)
     else:
@@ -90,13 +90,11 @@ def list_(
     flags: Flags,
 ) -> None:
     """List what there is below a folder or a server; without one, where each kind begins."""
-    import anyio
-
     from holdfast.contracts import parse
     from holdfast.contracts.resource import ListRequest
 
     asked = {"prefix": prefix, "limit": limit, "after": after, "session_id": session_id}
-    found = anyio.run(_with_resources, session_id, flags, parse(ListRequest, asked))
+    found = _answer(session_id, flags, parse(ListRequest, asked))
     if _output.as_json(as_json):
         _output.print_json(found)
     else:
@@ -107,20 +105,36 @@ _MOST = 256 * 1024
 
 
 # `Any`: one of three requests, and the view that answers it.
-async def _with_resources(session_id: str | None, flags: Flags, request: Any) -> Any:
+def _answer(session_id: str | None, flags: Flags, request: Any) -> Any:
     """What answers a request, over what the session or the settings grant."""
+    import anyio
+
+    from holdfast.cli._stop import until_stopped
+    from holdfast.runtime.resources import make_resources
+
+    async def work() -> Any:
+        async with _journal(session_id) as journal:
+            setup = await _setup(session_id, flags, journal)
+            if _names_servers(request):
+                return await _at_servers(setup, journal, request)
+            return await _asked(make_resources(setup, journal), request)
+
+    return anyio.run(until_stopped, work)
+
+
+@asynccontextmanager
+async def _journal(session_id: str | None) -> AsyncGenerator[Journal | None]:
+    """The journal in force, if there is one: most of it needs none, a session and its content do."""
     from holdfast.cli._state import journal_to_read
 
-    if _at_a_server(request):
-        return await _at_servers(flags, request)
-    try:
-        async with journal_to_read() as journal:
-            return await _asked(await _resources(session_id, flags, journal), request)
-    except NotFound as why:
-        # Most of it needs no journal; a session and its content do.
-        if session_id is not None or "There is no journal" not in why.message:
-            raise
-    return await _asked(await _resources(None, flags, None), request)
+    async with AsyncExitStack() as rest:
+        journal: Journal | None = None
+        try:
+            journal = await rest.enter_async_context(journal_to_read())
+        except NotFound as why:
+            if session_id is not None or "There is no journal" not in why.message:
+                raise
+        yield journal
 
 
 async def _asked(resources: Resources, request: Any) -> Any:
@@ -137,33 +151,54 @@ async def _asked(resources: Resources, request: Any) -> Any:
         raise ModelError("TOOL_ERROR", str(why)) from None
 
 
-def _at_a_server(request: Any) -> bool:
-    """Whether a tool server must be asked: only then is it started, which takes seconds."""
+def _names_servers(request: Any) -> bool:
+    """Whether tool servers are asked: only then are they started, which takes seconds."""
+    where = _where(request)
+    return not where or where.startswith("mcp:")
+
+
+def _where(request: Any) -> str:
     from holdfast.contracts.resource import ListRequest
-    from holdfast.runtime import Settings
 
-    where = request.prefix if isinstance(request, ListRequest) else request.uri
-    return where.startswith("mcp:") or (not where and bool(Settings.load().surfaces))
+    return request.prefix if isinstance(request, ListRequest) else request.uri
 
 
-async def _at_servers(flags: Flags, request: Any) -> Any:
-    from holdfast import runtime
-    from holdfast.cli.daemon import config_of
-
-    async with runtime.open(config=config_of(flags.fields())) as hf:
-        return await _asked(hf.resources, request)
-
-
-async def _resources(session_id: str | None, flags: Flags, journal: Journal | None) -> Resources:
-    from holdfast.contracts import Setup, parse
+async def _at_servers(setup: Setup, journal: Journal | None, request: Any) -> Any:
+    """The answer with the tool servers that the session sees; one that is asked by name is connected alone."""
+    from holdfast.cli._surfaces import definitions, trial
+    from holdfast.resources.resolvers.mcp import split
     from holdfast.runtime import Settings
     from holdfast.runtime.resources import make_resources
+
+    settings, where = Settings.load(), _where(request)
+    named = split(where)[0] if where.partition(":")[2].strip("/") else None
+    specs = {
+        name: spec
+        for name, spec in (await definitions(settings)).specs.items()
+        if (setup.surfaces is None or name in setup.surfaces) and named in (None, name)
+    }
+    if not specs and not where:
+        return await _asked(make_resources(setup, journal), request)
+    async with trial(settings, specs) as trying:
+        for name in specs:
+            problem = await trying.problem(name)
+            if problem is not None and named is not None:
+                raise problem
+            if problem is not None:
+                _output.console(stderr=True).print(_output.visible(problem.message), style="yellow")
+        resources = make_resources(setup, journal, connected=trying.surfaces, under_way=True)
+        return await _asked(resources, request)
+
+
+async def _setup(session_id: str | None, flags: Flags, journal: Journal | None) -> Setup:
+    """What the session was opened with, or the settings say; over that what was given."""
+    from holdfast.contracts import Setup, parse
+    from holdfast.runtime import Settings
 
     known = Settings.load().session
     if session_id is not None and journal is not None:
         known = await _remembered(session_id, journal) or known
-    setup = parse(Setup, {**known.model_dump(exclude_unset=True), **flags.fields()})
-    return make_resources(setup, journal)
+    return parse(Setup, {**known.model_dump(exclude_unset=True), **flags.fields()})
 
 
 async def _remembered(session_id: str, journal: Journal) -> Setup | None:

@@ -49,9 +49,16 @@ class Connected(Protocol):
 
 
 def make_resources(
-    setup: Setup, journal: Journal | None, *, connected: Connected | None = None
+    setup: Setup,
+    journal: Journal | None,
+    *,
+    connected: Connected | None = None,
+    under_way: bool = False,
 ) -> Resources:
-    """What a session that was opened with `setup` can read."""
+    """What a session that was opened with `setup` can read.
+
+    `under_way`: for code that runs, whose boundary has connected what there is; else it is connected when it is read.
+    """
     found = Resources()
     router = found.router
     router.register("data", DataResolver())
@@ -64,7 +71,7 @@ def make_resources(
     if journal is not None:
         router.register("content", ContentResolver(journal))
     if connected is not None:
-        servers = Servers(connected, setup)
+        servers = Servers(connected, setup, under_way=under_way)
         router.register(
             "mcp", McpResolver(servers), effect_of=servers.effect, effects=servers.effects()
         )
@@ -88,26 +95,25 @@ def session_resources(
     speaks = connected is not None and connected.speaks(setup)
     if not (setup.mounts or setup.allow_hosts or reads or speaks):
         return []
-    found = make_resources(setup, journal, connected=connected if reads else None)
+    found = make_resources(setup, journal, connected=connected if reads else None, under_way=True)
     return resource_capabilities(found, keeps=True)
 
 
 class Servers:
     """The tool servers that a session sees."""
 
-    def __init__(self, connected: Connected, setup: Setup) -> None:
+    def __init__(self, connected: Connected, setup: Setup, *, under_way: bool) -> None:
         self._connected = connected
         self._setup = setup
+        self._under_way = under_way
 
-    async def read(
-        self, surface: str, uri: str, session_id: str | None
-    ) -> Sequence[tuple[bytes, str]]:
+    async def read(self, surface: str, uri: str) -> Sequence[tuple[bytes, str]]:
         """A server's resource."""
-        return await (await self._connection(surface, session_id)).read(uri)
+        return await (await self._connection(surface)).read(uri)
 
-    async def resources(self, surface: str, session_id: str | None) -> list[ResourceEntry]:
+    async def resources(self, surface: str) -> list[ResourceEntry]:
         """What a server has."""
-        connection = await self._connection(surface, session_id)
+        connection = await self._connection(surface)
         return [
             ResourceEntry(
                 uri=one.uri,
@@ -120,10 +126,9 @@ class Servers:
             for one in await connection.resources()
         ]
 
-    async def surfaces(self, session_id: str | None) -> list[str]:
+    async def surfaces(self) -> list[str]:
         """The servers there are for this session, and have something to read."""
-        if session_id is None:
-            await self._connected.boundary(self._setup)
+        await self._connect()
         return [*self._connected.readable(self._setup)]
 
     def effect(self, uri: str) -> SideEffect:
@@ -135,13 +140,17 @@ class Servers:
         names = self._connected.readable(self._setup)
         return {self._connected.touches(one) for one in names} or {SideEffect.READ}
 
-    async def _connection(self, surface: str, session_id: str | None) -> Connection:
+    async def _connect(self) -> None:
+        """Connect what there is by now; a run sees nothing else before its next boundary."""
+        if not self._under_way:
+            await self._connected.boundary(self._setup)
+
+    async def _connection(self, surface: str) -> Connection:
+        await self._connect()
         if surface not in self._connected.seen_by(self._setup):
             raise NotFound(
                 "NOT_FOUND",
                 f"The session has no tool server `{surface[:80]}`.",
                 hint="List the resources, or `holdfast mcp list`, to see which there are.",
             )
-        if session_id is None:  # nobody's run has connected it
-            await self._connected.boundary(self._setup)
         return self._connected.connection(surface)

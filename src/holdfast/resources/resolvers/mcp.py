@@ -21,17 +21,15 @@ _SURFACE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 class Servers(Protocol):
     """The tool servers that a session sees. Each method says so with `NOT_FOUND` when it does not see one."""
 
-    async def read(
-        self, surface: str, uri: str, session_id: str | None
-    ) -> Sequence[tuple[bytes, str]]:
+    async def read(self, surface: str, uri: str) -> Sequence[tuple[bytes, str]]:
         """A server's resource: its parts, each with its mime type."""
         ...
 
-    async def resources(self, surface: str, session_id: str | None) -> Sequence[ResourceEntry]:
+    async def resources(self, surface: str) -> Sequence[ResourceEntry]:
         """What a server has, with the server's own URIs."""
         ...
 
-    async def surfaces(self, session_id: str | None) -> Sequence[str]:
+    async def surfaces(self) -> Sequence[str]:
         """The names of the servers that have something to read."""
         ...
 
@@ -47,7 +45,7 @@ class McpResolver:
         surface, uri = split(request.uri)
         if not uri:
             raise _bad(request.uri)
-        parts = await self._servers.read(surface, uri, request.session_id)
+        parts = await self._servers.read(surface, uri)
         size = sum(len(data) for data, _ in parts)
         if size > MAX_RESOURCE_BYTES:
             raise ModelError(
@@ -68,13 +66,13 @@ class McpResolver:
     async def list(self, request: ListRequest) -> ResourceList:
         """What a server has; without one, the servers."""
         if not request.prefix.partition(":")[2].strip("/"):
-            names = sorted(await self._servers.surfaces(request.session_id))
+            names = sorted(await self._servers.surfaces())
             return _page(
                 [ResourceEntry(uri=f"mcp://{one}/", kind="root", name=one) for one in names],
                 request,
             )
         surface, below = split(request.prefix)
-        found = await self._servers.resources(surface, request.session_id)
+        found = await self._servers.resources(surface)
         items = [
             one.model_copy(update={"uri": f"mcp://{surface}/{one.uri}"})
             for one in found
