@@ -393,6 +393,34 @@ def test_a_type_that_breaks_is_no_verdict_and_not_repairable():
     assert not reading.repairable
 
 
+@pytest.mark.parametrize(
+    ("shape", "text", "value"),
+    [
+        ({"type": "string"}, "He said “hi” to “me”.", "He said “hi” to “me”."),
+        ({"type": "string"}, 'He said "hi".', 'He said "hi".'),
+        ({"type": "string"}, ' "hi" ', "hi"),
+        ({"type": "string"}, '```json\n"hi"\n```', "hi"),
+        ({"type": "string"}, "'hi'", "hi"),
+        ({"type": "string"}, '{"output": "hi"}', "hi"),
+        ({"type": "string", "enum": ["a", "b"]}, "a\n", "a"),
+        ({"type": "string"}, 'As JSON it is {"a": 1}.', 'As JSON it is {"a": 1}.'),
+        (datetime.date, "2026-02-03", datetime.date(2026, 2, 3)),
+    ],
+)
+def test_words_are_a_string(shape: Any, text: str, value: object):
+    """Where a string is wanted, a model need not put its words in quotes."""
+    reading = read(text, output_of(shape))
+    assert (reading.value, reading.ok) == (value, True)
+
+
+def test_words_that_do_not_fit_or_were_cut_off_are_no_string():
+    short = output_of({"type": "string", "maxLength": 3})
+    assert [one.code for one in read("too long", short).faults] == ["invalid_json"]
+    assert [one.code for one in read("[1]", short).faults] == ["type_mismatch"]
+    assert not read("Well, it", output_of({"type": "string"}), cut=True).ok
+    assert not read("", output_of({"type": "string"})).ok
+
+
 def test_a_long_answer_is_not_looked_at():
     text = json.dumps("a" * MAX_CANDIDATE_BYTES)
     (one,) = read(text, output_of(str)).faults

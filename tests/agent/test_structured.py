@@ -1,7 +1,8 @@
 """A run that must give a value of some shape: taken as it is, mended, asked for, repaired, or told to be missing."""
 
 from dataclasses import dataclass
-from typing import Any
+from datetime import date
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
@@ -46,6 +47,11 @@ def asked(model: Any) -> list[bool]:
         (list[int], "[1, 2, 3]", [1, 2, 3]),
         (SCHEMA, '{"n": 5}', {"n": 5}),
         (int, "5", 5),
+        (str, "Five of them.", "Five of them."),
+        (str, '"Five."', '"Five."'),
+        (Annotated[str, Field(max_length=20)], "Five of them.", "Five of them."),
+        (Literal["yes", "no"], "no", "no"),
+        (date, "2026-02-03", date(2026, 2, 3)),
     ],
 )
 async def test_an_answer_that_fits_is_taken_as_it_is(shape: Any, text: str, value: Any) -> None:

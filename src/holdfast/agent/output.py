@@ -74,6 +74,8 @@ class Output:
     """The same for the same name and schema, in every process."""
     is_object: bool
     """Whether every answer is a JSON object."""
+    is_text: bool
+    """Whether every answer is a string: then a model's words need not be in quotes."""
 
     def __init__(self, name: str, schema: dict[str, Json], adapter: Any = None) -> None:
         self._validator = _compiled(schema)
@@ -84,6 +86,7 @@ class Output:
         self.digest = digest_json({"name": name, "schema": schema})
         top = _top(schema)
         self.is_object = top.get("type") == "object"
+        self.is_text = top.get("type") == "string"
         declared = top.get("properties")
         self._declares_name = isinstance(declared, dict) and name in declared
         self._closed = not self.is_object or top.get("additionalProperties") is False
@@ -145,11 +148,8 @@ class Output:
             return inner if self._closed else value
         if self.fits(value):
             return value
-        return (
-            inner
-            if len(self.faults(inner)) < len(self.faults(value)) or self.fits(inner)
-            else value
-        )
+        better = self.fits(inner) or len(self.faults(inner)) < len(self.faults(value))
+        return inner if better else value
 
 
 def output_of(shape: Any, *, name: str | None = None) -> Output:
@@ -263,6 +263,11 @@ def read(
         message = f"{rule}, but has {size}"
         return Reading(text, faults=(Fault("candidate_too_large", "/", rule, message),))
     found = find_json(text, lambda value: output.fits(output.unwrap(value)), cut=cut)
+    is_json = found.ok and "prose" not in found.repairs
+    if output.is_text and not is_json and not cut and (words := text.strip()):
+        spoken = _checked(Reading(text, True, words), output)
+        if spoken.ok:
+            return spoken
     if not found.ok:
         message = f"{found.where}: {found.rule}" if found.where else found.rule
         return Reading(

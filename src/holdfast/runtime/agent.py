@@ -110,7 +110,7 @@ class Agent(Generic[T]):
         self._capabilities = tuple(options.get("capabilities", ()))
         self._hooks = tuple(options.get("hooks", ()))
         self._url, self._config = options.get("url"), options.get("config")
-        self._shape = output
+        self._shape = None if output is str else output  # its words are what a model gives anyway
         self._surfaces = tuple(options["surfaces"]) if "surfaces" in options else None
         self._setup = setup_of(
             options.get("setup"), options.get("mounts", ()), surface_names(self._surfaces)
