@@ -1,6 +1,8 @@
 """`agent.stream` and `hf.agents.events`: what happens in a run, once each, in order, whoever watches, whenever."""
 
+import asyncio
 import itertools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -287,7 +289,41 @@ async def test_leaving_a_stream_cancels_its_run_and_what_was_seen_stays() -> Non
                     break
         result = await hf.runs.result_any(events.run_id)
         assert result.status == "cancelled"
+        run = await events.run()
+        assert (run.status, run.result) == ("cancelled", result)
+        assert run.text == "One two thre"
         assert (await hf.agents.messages("s")).messages[-1].text == "One two thre"
+
+
+async def test_a_stream_that_was_cancelled_from_outside_gives_its_run() -> None:
+    model = Paced([say("One two three four five six.")], pause_at={1: 1})
+    async with holdfast.open("memory:") as hf:
+        with anyio.CancelScope() as scope:
+            async with Agent(model).stream("Go.", session="s", runtime=hf) as events:
+                async for event in events:
+                    if isinstance(event, e.TextDelta):
+                        scope.cancel()
+        assert (await events.run()).status == "cancelled"
+
+
+async def test_a_stream_that_is_left_before_its_run_begins_says_so() -> None:
+    async with holdfast.open("memory:") as hf:
+        async with Agent(Scripted([say("Done.")])).stream("Go.", runtime=hf) as events:
+            pass
+        with pytest.raises(HoldfastError) as why:
+            await events.run()
+        assert (why.value.code, bool(why.value.hint)) == ("CANCELLED", True)
+
+
+async def test_a_parked_run_whose_stream_is_left_at_once_stands_where_it_stood() -> None:
+    model = Scripted([call("send", to="ann"), say("Sent.")])
+    agent = Agent(model, capabilities=[send], code_mode=False)
+    async with holdfast.open("memory:") as hf:
+        stood = await agent.run("Go.", session="s", runtime=hf)
+        assert stood.status == "waiting_for_approval"
+        async with agent.stream(run=stood, runtime=hf) as events:
+            pass
+        assert (await events.run()).result == stood.result
 
 
 async def test_leaving_a_stream_that_is_to_finish_waits_for_its_run() -> None:
@@ -314,6 +350,8 @@ async def test_a_run_that_cannot_start_says_why_to_whoever_watches() -> None:
             async with agent.stream("  ", session="s", runtime=hf) as events:
                 await collected(events)
         assert why.value.code == "INVALID_ARGUMENT"
+        with pytest.raises(CallerError):  # to whoever asks again, too
+            await events.run()
         with pytest.raises(HoldfastError):
             async with agent.stream("  ", session="s", runtime=hf):
                 await anyio.lowlevel.checkpoint()
@@ -387,6 +425,40 @@ def test_a_run_from_code_that_is_not_asynchronous(tmp_path: Path) -> None:
     run = agent.run_sync("Go.", session="s")
     assert (run.status, run.output) == ("completed", "Done.")
     assert agent.run_sync("Again.", session="s2").status == "completed"
+
+
+@pytest.mark.parametrize("worker", [False, True], ids=["main thread", "a thread"])
+@pytest.mark.parametrize("callback", [False, True], ids=["task", "callback"])
+@pytest.mark.parametrize("method", ["run_sync", "resume_sync"])
+def test_what_would_block_an_event_loop_is_refused(
+    method: str, callback: bool, worker: bool
+) -> None:
+    """The same words wherever the loop is; and nothing is left that nobody awaits (warnings are errors here)."""
+    agent = Agent(Scripted([say("Done.")]), url="memory:")
+    refused: list[HoldfastError] = []
+
+    def attempt() -> None:
+        try:
+            getattr(agent, method)("run_x")
+        except HoldfastError as why:
+            refused.append(why)
+
+    async def main() -> None:
+        if callback:
+            asyncio.get_running_loop().call_soon(attempt)
+            await anyio.lowlevel.checkpoint()
+        else:
+            attempt()
+
+    if worker:
+        thread = threading.Thread(target=anyio.run, args=(main,))
+        thread.start()
+        thread.join()
+    else:
+        anyio.run(main)
+    (why,) = refused
+    assert (type(why), why.code) == (CallerError, "INVALID_ARGUMENT")
+    assert f"`await agent.{method.removesuffix('_sync')}(" in str(why.hint)
 
 
 async def test_many_streams_at_once_in_one_process() -> None:

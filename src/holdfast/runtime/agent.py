@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, cast, overload
-
-import anyio
 
 from holdfast.agent.definition import Definition
 from holdfast.contracts import Budget, Mount, Setup, new_id, parse
@@ -16,9 +13,10 @@ from holdfast.contracts.agent import AgentResult, AgentSpec, Compacting, Retryin
 from holdfast.contracts.message import Message
 from holdfast.contracts.model import ModelPrice, ModelSettings
 from holdfast.contracts.view import Usage
-from holdfast.errors import CallerError, HoldfastError
 from holdfast.models.base import Model
+from holdfast.runtime._agent_given import check_stream, id_of, names_of
 from holdfast.runtime._agent_setup import setup_of, surface_names
+from holdfast.runtime._blocking import blocking
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,8 +119,8 @@ class Agent(Generic[T]):
             AgentSpec,
             {
                 **said,
-                "model": _id(model),
-                "fallbacks": tuple(_id(one) for one in fallbacks),
+                "model": id_of(model),
+                "fallbacks": tuple(id_of(one) for one in fallbacks),
                 "mode": "code" if options.get("code_mode", True) else "tools",
             },
         )
@@ -138,7 +136,7 @@ class Agent(Generic[T]):
             if output is not None:
                 spec = spec.model_copy(update={"output": output.stored})
             if self._capabilities:
-                spec = spec.model_copy(update={"brings": _names(self._capabilities)})
+                spec = spec.model_copy(update={"brings": names_of(self._capabilities)})
             self._made = Definition(spec, self._given, self._capabilities, self._setup, output)
         return self._made
 
@@ -191,7 +189,7 @@ class Agent(Generic[T]):
         """
         from holdfast.runtime.stream import streaming
 
-        _check_stream(prompt, run, after, session)
+        check_stream(prompt, run, after, session)
         run_id = new_id("run") if run is None else run if isinstance(run, str) else run.id
 
         async def begin(hf: Runtime) -> Run[T]:
@@ -209,7 +207,12 @@ class Agent(Generic[T]):
                 )
             return await self._run(hf, found, runtime)
 
-        return streaming(self._opened(runtime), begin, run_id=run_id, after=after, leaving=leaving)
+        async def recorded(hf: Runtime) -> Run[T]:
+            found = await hf.runs.result_any(run_id)
+            return await self._run(hf, cast("AgentResult", found), runtime)
+
+        opened = self._opened(runtime)
+        return streaming(opened, begin, recorded, run_id=run_id, after=after, leaving=leaving)
 
     async def drain(self, session: str, *, runtime: Runtime | None = None) -> list[Run[T]]:
         """Run it until nothing waits in a session any more, or a run does not complete; the runs, in order."""
@@ -224,7 +227,7 @@ class Agent(Generic[T]):
 
     def run_sync(self, prompt: str | None = None, **options: Any) -> Run[T]:
         """The same, for programs that are not asynchronous."""
-        return _blocking(lambda: self.run(prompt, **options))
+        return blocking(lambda: self.run(prompt, **options), "run")
 
     async def resume(
         self,
@@ -241,7 +244,7 @@ class Agent(Generic[T]):
 
     def resume_sync(self, run: Run[T] | str, **options: Any) -> Run[T]:
         """The same, for programs that are not asynchronous."""
-        return _blocking(lambda: self.resume(run, **options))
+        return blocking(lambda: self.resume(run, **options), "resume")
 
     # -- parts ----------------------------------------------------------------------------------------
 
@@ -342,50 +345,3 @@ class Run(Generic[T]):
     def resume_sync(self) -> Run[T]:
         """The same, for programs that are not asynchronous."""
         return self.agent.resume_sync(self, runtime=self.runtime)
-
-
-def _check_stream(prompt: str | None, run: object, after: int | None, session: str | None) -> None:
-    """Refuse what could mean two things."""
-    if prompt is not None and run is not None:
-        raise CallerError(
-            "INVALID_ARGUMENT",
-            "A stream has a prompt, or a run to go on with, and not both.",
-            hint='`agent.stream("…", session=…)`, or `agent.stream(run=…, after=…)`.',
-        )
-    if run is None and after is not None:
-        raise CallerError(
-            "INVALID_ARGUMENT",
-            "A run that begins has no events before its first: `after` needs a `run`.",
-            hint="`agent.stream(run=…, after=…)` goes on with a run.",
-        )
-    if run is not None and session is not None:
-        raise CallerError(
-            "INVALID_ARGUMENT",
-            "A run to go on with has its session already.",
-            hint="Leave `session` out.",
-        )
-
-
-def _names(capabilities: Sequence[object]) -> tuple[str, ...]:
-    from holdfast.capabilities._contract import Contract
-
-    return tuple(one.capability.name for one in capabilities if isinstance(one, Contract))
-
-
-def _id(model: str | Model) -> str:
-    return model if isinstance(model, str) else model.id
-
-
-def _blocking(start: Any) -> Any:
-    """Run it to its end from code that is not asynchronous."""
-    try:
-        anyio.get_current_task()
-    except RuntimeError:
-        return anyio.run(start)
-    if threading.current_thread() is threading.main_thread():
-        raise CallerError(
-            "INVALID_ARGUMENT",
-            "`run_sync` was called from asynchronous code, which it would block.",
-            hint="Use `await agent.run(…)`.",
-        )
-    raise HoldfastError("INTERNAL_ERROR", "An event loop runs in this thread.")

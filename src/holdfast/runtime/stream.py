@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import anyio
 
 from holdfast.agent.events import watch
 from holdfast.agent.feeds import Listener
-from holdfast.errors import HoldfastError, InternalError
+from holdfast.errors import Conflict, HoldfastError, NotFound, PersonError
 
 if TYPE_CHECKING:
     from holdfast.contracts.agent_event import AgentEvent
@@ -34,6 +34,7 @@ class Stream(Generic[T]):
         self._over = anyio.Event()
         self._run: Run[T] | None = None
         self._failure: Exception | None = None
+        self._told = False
 
     def __aiter__(self) -> Stream[T]:
         """Itself: who breaks off and iterates again goes on with the next event."""
@@ -44,15 +45,23 @@ class Stream(Generic[T]):
         try:
             return await anext(self._events)
         except StopAsyncIteration:
-            self._raise()
+            if not self._told:
+                self._raise()
             raise
 
     async def run(self) -> Run[T]:
-        """What it gave, once it is over or stands; events that nobody has looked at are passed over."""
+        """What it gave, once it is over or stands; events that nobody has looked at are passed over.
+
+        Of one that was cancelled because its block was left: what is on record.
+        """
         await self._over.wait()
         self._raise()
         if self._run is None:
-            raise InternalError("A run ended and gave nothing.")
+            raise PersonError(
+                "CANCELLED",
+                "The stream was left before its run had begun.",
+                hint="Nothing of it is on record: run it again if it is still wanted.",
+            )
         return self._run
 
     async def go(self, begin: Callable[[], Awaitable[Run[T]]]) -> None:
@@ -65,19 +74,22 @@ class Stream(Generic[T]):
             self._over.set()
             self._feed.close()
 
-    async def close(self) -> None:
-        """Stop watching."""
+    async def close(self, recorded: Callable[[], Awaitable[Run[T]]]) -> None:
+        """Stop watching; `recorded` is the run as the journal has it, which was cancelled for that."""
         self._feed.leave()
         await self._events.aclose()
+        if self._run is None and self._failure is None:
+            with suppress(NotFound, Conflict):  # it had not begun, or not gone on
+                self._run = await recorded()
 
     def _raise(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        self._told = True
+        if self._failure is not None:
+            raise self._failure
 
     def leave(self) -> None:
         """Raise what went wrong, if nobody was told of it."""
-        if isinstance(self._failure, HoldfastError):
+        if not self._told and isinstance(self._failure, HoldfastError):
             self._raise()
 
 
@@ -85,6 +97,7 @@ class Stream(Generic[T]):
 async def streaming(
     opened: AbstractAsyncContextManager[Runtime],
     begin: Callable[[Runtime], Awaitable[Run[T]]],
+    recorded: Callable[[Runtime], Awaitable[Run[T]]],
     *,
     run_id: str,
     after: int | None,
@@ -105,7 +118,7 @@ async def streaming(
                     group.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await stream.close()
+                await stream.close(lambda: recorded(hf))
         if failure is not None:
             raise failure
         stream.leave()
