@@ -8,13 +8,19 @@ from typing import Any
 from holdfast.contracts import Draft, parse
 from holdfast.contracts.agent import AccountOpened
 from holdfast.contracts.policy import Budget
-from holdfast.errors import NotFound
+from holdfast.errors import CallerError, NotFound
 from holdfast.gate.budgets import ACCOUNT, Ledger, Purse
 from holdfast.journal import Journal
 
 
 async def open_account(journal: Journal, account: str, budget: Budget | Mapping[str, Any]) -> None:
     """Let runs that name this account use it up together; opened again, it has these limits instead."""
+    if not account.strip():
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            "An account needs a name.",
+            hint="Give it one that its runs can say: `agent.run(…, account=…)`.",
+        )
     said = AccountOpened(account=f"{ACCOUNT}{account}", budget=parse(Budget, budget))
     await journal.append(said.account, [Draft.of(said)])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import anyio
 
@@ -146,6 +146,12 @@ class Agents:
         for the next run in the session, which begins with it.
         """
         self._check_said(text)
+        if lane not in get_args(Lane):
+            raise CallerError(
+                "INVALID_ARGUMENT",
+                f"There is no lane {str(lane)[:40]!r}.",
+                hint='`lane="steer"` is for the run under way, `lane="queue"` for the next one.',
+            )
         row = await self._journal.row("sessions", check_session_id(session))
         if (row is None or row["status"] != "open") and not self._shell.held(session):
             raise not_found(session)
@@ -315,6 +321,11 @@ class Agents:
         self._check_secrets(agent.spec.instructions, "The instructions hold")
 
     def _check_said(self, text: str) -> None:
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            kind = type(text).__name__
+            raise CallerError(
+                "INVALID_ARGUMENT", f"The prompt is no text, but `{kind}`.", hint="Give a string."
+            )
         if not text.strip():
             raise CallerError("INVALID_ARGUMENT", "The prompt is empty.", hint="Say what to do.")
         self._check_secrets(text, "The prompt holds")

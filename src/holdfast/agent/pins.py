@@ -75,6 +75,6 @@ async def _created(journal: Journal, session_id: str) -> int:
         raise NotFound(
             "NOT_FOUND",
             f"There is no session `{session_id[:80]}`.",
-            hint="`holdfast sessions list` names those there are.",
+            hint="`holdfast session list` names those there are.",
         )
     return int(str(row["created_seq"]))

@@ -40,7 +40,7 @@ class CapabilitySet:
         self.version = version
         self._executors: dict[str, Executor] = {}
         for one in executors:
-            check_approval(one.capability)
+            check_approval(capability_of(one))
             self._take(one)
         self._all = tuple(self._executors[name].capability for name in sorted(self._executors))
         self.digest = digest_json(sorted(one.digest for one in self._all))
@@ -130,6 +130,19 @@ class CapabilitySet:
                 hint=f"Did you mean `{near}`?" if near else "`all()` names those there are.",
             )
         return found
+
+
+def capability_of(given: object) -> Capability:
+    """The contract of something that can be called; raises `INVALID_ARGUMENT` for what has none."""
+    found = getattr(given, "capability", None)
+    if isinstance(found, Capability):
+        return found
+    name = getattr(given, "__name__", None) or repr(given)[:80]
+    raise CallerError(
+        "INVALID_ARGUMENT",
+        f"`{name}` is no capability.",
+        hint="Write `@capability` above the function (`from holdfast import capability`).",
+    )
 
 
 def _origin(executor: Executor) -> str:

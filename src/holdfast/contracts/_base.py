@@ -83,8 +83,11 @@ def sure(model: type[_Model], **fields: Any) -> _Model:
     return made(model, {**_defaults(model), **fields})
 
 
-def parse(model: type[_Model], data: object) -> _Model:
-    """`data` as a `model`; raises `INVALID_ARGUMENT` that names the first bad field."""
+def parse(model: type[_Model], data: object, *, hint: str | None = None) -> _Model:
+    """`data` as a `model`; raises `INVALID_ARGUMENT` that names the first bad field.
+
+    Without a `hint` readers are sent to the model in the reference, so it has to be a public one.
+    """
     try:
         return model.model_validate(data)
     except ValidationError as why:
@@ -93,5 +96,5 @@ def parse(model: type[_Model], data: object) -> _Model:
         raise CallerError(
             "INVALID_ARGUMENT",
             f"`{where}`: {first['msg']}.",
-            hint=f"See the fields of `{model.__name__}` in docs/reference.",
+            hint=hint or f"See the fields of `{model.__name__}` in docs/reference.",
         ) from None

@@ -41,11 +41,12 @@ def check_id(value: str) -> str:
 
 def check_session_id(value: str) -> str:
     """`value` itself, or `INVALID_SESSION_ID`."""
-    if _SESSION.fullmatch(value):
+    if isinstance(value, str) and _SESSION.fullmatch(value):  # pyright: ignore[reportUnnecessaryIsInstance]
         return value
+    shown = value[:80] if isinstance(value, str) else value  # pyright: ignore[reportUnnecessaryIsInstance]
     raise CallerError(
         "INVALID_SESSION_ID",
-        f"Session id {value[:80]!a} does not match ^[a-zA-Z0-9_-]{{1,64}}$.",
+        f"Session id {shown!a} does not match ^[a-zA-Z0-9_-]{{1,64}}$.",
         hint="Use 1 to 64 letters, digits, `_` or `-`.",
     )
 

@@ -143,7 +143,7 @@ class Hooks:
         `aside` appends what becomes known of non-blocking hooks, whose run may be over by then; without it that
         goes to the `record` of the firing, from another task.
         """
-        check_set([hook.spec for hook in hooks])
+        check_set([spec_of(hook) for hook in hooks])
         ordered = sorted(hooks, key=lambda hook: _key(hook.spec))
         points = {hook.spec.point for hook in ordered}
         self._at = {
@@ -243,6 +243,14 @@ class Hooks:
             observers=self._observers,
         )
         return await firing.go(hooks)
+
+
+def spec_of(given: object) -> HookSpec:
+    """What is fixed about a hook; raises `HOOK_INVALID` for what is none."""
+    if isinstance(given, Hook):
+        return given.spec
+    name = getattr(given, "__name__", None) or repr(given)[:80]
+    raise invalid(name, "it is no hook", 'Write `@hook("before_tool_call", …)` above a function.')
 
 
 def _key(spec: HookSpec) -> tuple[str, int, int, str]:

@@ -82,7 +82,10 @@ def credential_of(key: str, entry: Entry) -> Credential:
 
 def check_key(key: str) -> None:
     """Raise `INVALID_ARGUMENT` for what is no key."""
-    parse(_Key, {"key": key})
+    hint = (
+        "A key is one word in lower case, such as `crm`, or `realm:binding`, such as `oauth:crm`."
+    )
+    parse(_Key, {"key": key}, hint=hint)
 
 
 def check_host(key: str, entry: Entry, host: str) -> None:

@@ -38,5 +38,26 @@ def names_of(capabilities: Sequence[object]) -> tuple[str, ...]:
 
 
 def id_of(model: str | Model) -> str:
-    """What a model is called."""
-    return model if isinstance(model, str) else model.id
+    """What a model is called; raises `INVALID_ARGUMENT` for what is none."""
+    found: object = model if isinstance(model, str) else getattr(model, "id", None)
+    if isinstance(found, str):
+        return found
+    raise CallerError(
+        "INVALID_ARGUMENT",
+        f"`{repr(model)[:80]}` is no model.",
+        hint="Name one, such as `anthropic:claude-opus-4-6`, or give an object with an `id` that answers.",
+    )
+
+
+def check_tools(capabilities: Sequence[object], hooks: Sequence[object]) -> None:
+    """Refuse functions that were not made into capabilities, or hooks, before anything is run with them."""
+    if capabilities:
+        from holdfast.capabilities.registry import capability_of
+
+        for one in capabilities:
+            capability_of(one)
+    if hooks:
+        from holdfast.gate.hooks import spec_of
+
+        for one in hooks:
+            spec_of(one)

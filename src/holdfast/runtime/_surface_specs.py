@@ -48,10 +48,10 @@ Written = Annotated[SurfaceSpec, BeforeValidator(with_kind)]
 
 def spec_of(given: SurfaceSpec | Mapping[str, Any]) -> SurfaceSpec:
     """What was given, as a spec; raises `INVALID_ARGUMENT` that names what is wrong."""
-    if not isinstance(given, Mapping):
+    if isinstance(given, tuple(_KINDS.values())):
         return given
     said = cast("dict[str, Any]", with_kind(given))
-    found = _KINDS.get(str(said.get("kind")))
+    found = _KINDS.get(str(said.get("kind"))) if isinstance(given, Mapping) else None
     if found is None:
         raise CallerError(
             "INVALID_ARGUMENT",
@@ -63,4 +63,5 @@ def spec_of(given: SurfaceSpec | Mapping[str, Any]) -> SurfaceSpec:
 
 def check_name(name: str) -> str:
     """The name of a surface; raises `INVALID_ARGUMENT` for one that can't start a tool's name."""
-    return parse(_Named, {"name": name}).name
+    hint = "Use a lower-case letter, then up to 39 lower-case letters, digits and `_`."
+    return parse(_Named, {"name": name}, hint=hint).name

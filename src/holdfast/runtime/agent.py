@@ -14,7 +14,7 @@ from holdfast.contracts.message import Message
 from holdfast.contracts.model import ModelPrice, ModelSettings
 from holdfast.contracts.view import Usage
 from holdfast.models.base import Model
-from holdfast.runtime._agent_given import check_stream, id_of, names_of
+from holdfast.runtime._agent_given import check_stream, check_tools, id_of, names_of
 from holdfast.runtime._agent_setup import setup_of, surface_names
 from holdfast.runtime._blocking import blocking
 
@@ -107,6 +107,7 @@ class Agent(Generic[T]):
         self._given = (model, *fallbacks)
         self._capabilities = tuple(options.get("capabilities", ()))
         self._hooks = tuple(options.get("hooks", ()))
+        check_tools(self._capabilities, self._hooks)
         self._url, self._config = options.get("url"), options.get("config")
         self._shape = None if output is str else output  # its words are what a model gives anyway
         self._surfaces = tuple(options["surfaces"]) if "surfaces" in options else None
@@ -155,7 +156,7 @@ class Agent(Generic[T]):
         It begins with what waits in the session (`hf.agents.say`), then the prompt; without a prompt, with what waits
         alone. Without `runtime`, one is opened for this run.
         """
-        session = session or new_id("ses")
+        session = new_id("ses") if session is None else session
         async with self._opened(runtime) as hf:
             found = await hf.agents.run(
                 self.definition(),
@@ -199,7 +200,7 @@ class Agent(Generic[T]):
                 found = await hf.agents.run(
                     self.definition(),
                     prompt,
-                    session=session or new_id("ses"),
+                    session=new_id("ses") if session is None else session,
                     run_id=run_id,
                     actor=actor,
                     account=account,

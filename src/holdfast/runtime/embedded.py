@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.capabilities.declare import Declared
+from holdfast.capabilities.registry import capability_of
 from holdfast.contracts import Language, new_id
 from holdfast.contracts.agent import AgentResult
 from holdfast.errors import OperatorError
@@ -157,6 +158,8 @@ async def open(
     a process that resumes its runs needs them too. `on_approval` is asked before a run is parked. `secrets` are
     values, by name, that must appear nowhere.
     """
+    for one in capabilities:
+        capability_of(one)
     settings = _settings(url, config)
     async with AsyncExitStack() as rest:
         ground = await _ground(rest, settings, url, hooks, on_approval, secrets or {})

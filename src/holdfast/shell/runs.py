@@ -19,6 +19,7 @@ from holdfast.contracts import (
     RunResult,
     RunView,
     canonical_json,
+    parse,
 )
 from holdfast.contracts.agent import AgentResult
 from holdfast.contracts.effect import EffectReleased
@@ -177,10 +178,11 @@ class Runs:
     ) -> RunView:
         """Stop it: where it stands, or in the process that has it, which hears of it in a moment."""
         row = await self._row(run_id)
+        asked = {"run": run_id, "mode": mode, "reason": reason}
+        said = parse(RunCancelRequested, asked, hint='`mode` is "now" or "after_effect".')
         if row["ended_at"] is not None:
             return RunView.model_validate(row)
         session = str(row["session_id"])
-        said = RunCancelRequested(run=run_id, mode=mode, reason=reason)
         try:
             await self._journal.append(CONTROL, [Draft.of(said)])
         except CallerError as why:
