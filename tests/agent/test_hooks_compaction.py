@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agent.hooks_support import at, decisions, ran, texts
+from tests.agent.hooks_support import at, check, decisions, ran, texts
 
 import holdfast
 from holdfast import Agent
@@ -95,6 +95,75 @@ async def test_the_question_for_a_summary_passes_the_same_guards() -> None:
         await talk(hf, Agent(asks, compact=OFTEN), "My pin is 1234.", "two", "three", "four")
     assert any("Summarise" in texts(one)[-1] for one in asks.requests)
     assert "1234" not in str([texts(one) for one in asks.requests])
+
+
+async def test_the_summary_is_shown_to_the_hooks_that_look_at_answers() -> None:
+    """One that is refused does not count; asked again as often as it may be, it does not come back for more."""
+    asked = list[HookInput]()
+
+    def judge(question: HookInput) -> Any:
+        return question.retry("too short") if "SUMMARY" in str(question.result) else None
+
+    one = at("after_model_call", judge, "request_retry", asked=asked)
+    model = Scripted(says, keep_requests=True)
+    async with holdfast.open("memory:", {}, hooks=[one]) as hf:
+        agent = Agent(model, compact=OFTEN, retry={"max_retries": 1, "initial_delay_ms": 0})
+        run: Any = None
+        for prompt in ("one", "two", "three"):
+            run = await ran(hf, agent, prompt)
+        summed = [texts(one)[-1] for one in model.requests if "Summarise" in texts(one)[-1]]
+        seen = [one for one in asked if "SUMMARY" in str(one.result)]
+        assert len(asked) == len(model.requests)
+        assert len(summed) == len(seen) == 2
+        assert len({one.effect_id for one in seen}) == 2
+        # It asked a third time: that answer was refused, and it may not fail open.
+        assert (run.status, run.result.cause) == ("failed", "HookDenied")
+        assert await decisions(hf, run) == [
+            ("after_model_call", "accepted"),
+            ("after_model_call", "rejected"),
+        ]
+
+
+async def test_a_summary_that_is_refused_once_is_asked_for_again() -> None:
+    def judge(question: HookInput) -> Any:
+        return question.retry("too short") if "SUMMARY" in str(question.result) else None
+
+    one = at("after_model_call", once_of(judge), "request_retry")
+    model = Scripted(says, keep_requests=True)
+    async with holdfast.open("memory:", {}, hooks=[one]) as hf:
+        run = await talk(hf, Agent(model, compact=OFTEN), "one", "two", "three")
+        assert ("after_model_call", "accepted") in await decisions(hf, run)
+        assert run.messages[0].text.startswith(COMPACTED)
+        await check(hf, run)
+        replayed = await hf.agents.replay(run.id)
+        assert replayed.same, replayed
+
+
+async def test_a_hook_that_stops_the_run_over_a_summary_stops_it() -> None:
+    def judge(question: HookInput) -> Any:
+        return question.stop_run("no", "no") if "SUMMARY" in str(question.result) else None
+
+    async with holdfast.open(
+        "memory:", {}, hooks=[at("after_model_call", judge, "stop_run")]
+    ) as hf:
+        run: Any = None
+        for prompt in ("one", "two", "three"):
+            run = await ran(hf, Agent(Scripted(says), compact=OFTEN), prompt)
+        assert (run.status, run.result.cause) == ("failed", "HookDenied")
+        await check(hf, run)
+
+
+def once_of(judge: Any) -> Any:
+    """The first answer that is not none; then none."""
+    said: list[Any] = []
+
+    def answer(question: HookInput) -> Any:
+        if not said and (found := judge(question)) is not None:
+            said.append(found)
+            return found
+        return None
+
+    return answer
 
 
 @given(st.lists(st.text(), min_size=1), st.text())

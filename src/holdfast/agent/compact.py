@@ -139,7 +139,7 @@ class Compaction:
             instructions=work.spec.instructions.strip(),
             settings=ModelSettings(max_tokens=how.max_summary_tokens),
         )
-        question, outcome = await self._asker.put(request, left_ms=left_ms, turn=None, quiet=True)
+        question, outcome = await self._asker.aside(request, left_ms=left_ms)
         if isinstance(outcome, HoldfastError):
             return None
         if outcome.error is not None:

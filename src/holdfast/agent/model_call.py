@@ -78,7 +78,7 @@ class Asker:
         again = False
         try:
             if work.guards.active:
-                again = await self._unwanted(answer, body, tries)
+                again = await self._unwanted(answer, body, tries, self._retrying.last)
         finally:  # it is on record, also when a hook stops the run over it
             if not again:
                 work.transcript.answered(answer, body)
@@ -87,6 +87,23 @@ class Asker:
             return self._retrying.again(tries, retry, left_ms)
         work.tries = 0
         return Answered(answer, question.lowered and answer.finish == "length")
+
+    async def aside(
+        self, request: ModelRequest, *, left_ms: int | None
+    ) -> tuple[Question, Outcome | HoldfastError]:
+        """Ask what is no part of the conversation, and again while hooks want another answer."""
+        tries = 0
+        while True:
+            question, outcome = await self.put(request, left_ms=left_ms, turn=None, quiet=True)
+            if isinstance(outcome, HoldfastError) or outcome.error is not None:
+                return question, outcome
+            if not self._work.guards.active:
+                return question, outcome
+            answer, body = self._answer(question, outcome), outcome.record.response_digest or ""
+            if not await self._unwanted(answer, body, tries, question.effect_id):
+                return question, outcome
+            tries += 1
+            request = replace(request, attempt=tries + 1)
 
     async def elsewhere(
         self, found: TooLong, retry: Retry | None, left_ms: int | None
@@ -126,6 +143,7 @@ class Asker:
         )
         question.lowered = lowered
         crossing = self._crossing(question, cleared, turn=turn, left_ms=left_ms)
+        question.effect_id = crossing.effect_id
         end = await self._perform(crossing, question)
         if hook is not None:
             hook(None)
@@ -235,10 +253,10 @@ class Asker:
         about = effect if turn is None else f"{work.run_id}:{turn}"
         return Calling(about, effect, f"model:{work.model.id}", context, past is not None)
 
-    async def _unwanted(self, answer: ModelAnswer, body: str, tries: int) -> bool:
+    async def _unwanted(self, answer: ModelAnswer, body: str, tries: int, effect: str) -> bool:
         """Whether a hook wants another answer in place of this one."""
         work = self._work
-        call = Calling("", self._retrying.last, f"model:{work.model.id}")
+        call = Calling("", effect, f"model:{work.model.id}")
         may = tries < work.spec.retry.max_retries
         return await work.guards.after_model(answer, call, body, may_retry=may)
 
@@ -248,4 +266,4 @@ class Asker:
         body = str(past.result.content_refs[0])
         answer = ModelAnswer.model_validate(await stored_json(self._work.journal, body))
         self._retrying.last = past.effect_id
-        return await self._unwanted(answer, body, self._work.tries)
+        return await self._unwanted(answer, body, self._work.tries, past.effect_id)

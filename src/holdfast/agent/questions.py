@@ -89,6 +89,8 @@ class Question:
         """What came before it failed."""
         self.usage = UNUSED
         """What it used, however it ended."""
+        self.effect_id = ""
+        """What it is called on record."""
         self.lowered = False
         """Whether a budget made the answer shorter than it might have been."""
         self.request = request
