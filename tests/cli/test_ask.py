@@ -381,10 +381,46 @@ def test_code_goes_on_with_the_agent_that_wrote_it(holdfast, script, world, tool
 
 
 def test_a_question_while_a_run_stands_is_refused(holdfast, script, world, tools):
-    holdfast("ask", "Buy.", *script("buys"), *tools, "--session-id", "s")
+    parked = holdfast("ask", "Buy.", *script("buys"), *tools, "--session-id", "s").json
     done = holdfast("ask", "And?", *script("buys"), "--session-id", "s")
     assert done.code != 0
-    assert done.json["error"]["code"] == "RUN_OPEN"
+    error = done.json["error"]
+    assert error["code"] == "RUN_OPEN"
+    # It is the agent's run that somebody has to see to, not the code it wrote.
+    assert parked["id"] in error["message"]
+    for way in (f"runs show {parked['id']}", "--steer", "--queue"):
+        assert way in error["hint"]
+
+
+@pytest.mark.parametrize("lane", ["steer", "queue"])
+def test_words_are_left_while_a_run_stands(holdfast, script, world, tools, lane: str):
+    here = ("--session-id", "s")
+    parked = holdfast("ask", "Buy.", *script("buys"), *tools, *here).json
+    left = holdfast("ask", "And then stop.", f"--{lane}", *here)
+    assert left.code == 0
+    assert (left.json["session_id"], left.json["lane"]) == ("s", lane)
+    done = holdfast("approvals", "approve", parked["approvals"][0]).json["run"]
+    assert (done["id"], done["status"]) == (parked["id"], "completed")
+
+    def said() -> list[tuple[str, str | None]]:
+        records = holdfast("journal", "show", "--session-id", "s").json["items"]
+        told = [one for one in records if one["kind"] == "run_prompted"]
+        return [(one["run_id"], one["payload"].get("input_id")) for one in told]
+
+    # Those who steer are heard by the run that stood, the others by the next one.
+    if lane == "queue":
+        assert said() == []
+        after = holdfast("ask", "Go on.", *script("talk"), *here).json
+        assert said()[0] == (after["id"], left.json["id"])
+    else:
+        assert said() == [(parked["id"], left.json["id"])]
+
+
+def test_words_need_a_session_and_one_way_to_leave_them(in_process, script):
+    assert in_process("ask", "x", "--queue").code == 2
+    assert in_process("ask", "x", "--queue", "--steer", "--session-id", "s").code == 2
+    done = in_process("ask", "x", "--queue", "--session-id", "nobody")
+    assert done.json["error"]["code"] == "SESSION_NOT_FOUND"
 
 
 def test_a_daemon_tells_about_an_agents_run_and_goes_on_with_it(holdfast, script, world, tools):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import anyio
@@ -23,6 +24,7 @@ from holdfast.agent.prices import check_prices
 from holdfast.agent.standing import (
     check_capabilities,
     give_up,
+    refusal,
     spent_run,
     still_waits,
     turn_of,
@@ -33,7 +35,7 @@ from holdfast.agent.work import Sleep, Work
 from holdfast.contracts import Setup, check_session_id, new_id
 from holdfast.contracts.agent import AgentResult, Lane, Waiting
 from holdfast.contracts.policy import Budget
-from holdfast.errors import CallerError, NotFound
+from holdfast.errors import CallerError, Conflict, NotFound
 from holdfast.gate.crossing import Desk
 from holdfast.machines.outcome import TurnPhase
 from holdfast.machines.turn_inputs import ContentShape, Turn
@@ -93,9 +95,14 @@ class Agents:
         holding = Holding(run_id or new_id("run"))
         spent = await spent_run(self._journal, session)
         live = await self._shell.live(session)  # and take it at once: what nobody has may be closed
-        async with live.hold(
-            holding, wait_ms=wait_ms, setup=agent.setup, more=agent.capabilities, resumes=spent
-        ):
+        async with AsyncExitStack() as held:
+            hold = live.hold(
+                holding, wait_ms=wait_ms, setup=agent.setup, more=agent.capabilities, resumes=spent
+            )
+            try:
+                await held.enter_async_context(hold)
+            except Conflict as why:
+                raise await refusal(self._journal, session, why) from None
             if spent is not None:
                 await give_up(live, spent)
             transcript = await self._conversations.take(live)

@@ -12,7 +12,7 @@ from holdfast.contracts.agent import AgentResult
 from holdfast.contracts.message import AssistantMessage
 from holdfast.contracts.payload import RunParked
 from holdfast.contracts.view import Usage
-from holdfast.errors import CallerError, HoldfastError
+from holdfast.errors import CallerError, Conflict, HoldfastError
 from holdfast.gate.past import pasts_of
 from holdfast.journal import Journal
 from holdfast.machines.outcome import Cause, TurnPhase
@@ -81,6 +81,20 @@ async def spent_run(journal: Journal, session_id: str) -> str | None:
     run_id = session.get("open_agent") if session is not None else None
     row: dict[str, Any] = (await journal.row("runs", str(run_id)) if run_id else None) or {}
     return str(run_id) if reason_of(row) == "raised" else None
+
+
+async def refusal(journal: Journal, session_id: str, why: Conflict) -> Conflict:
+    """Why an agent can't have a session in which a run of an agent stands: that run, not the code it wrote."""
+    row = await journal.row("sessions", session_id) if why.code == "RUN_OPEN" else None
+    run_id = row.get("open_agent") if row is not None else None
+    if run_id is None:
+        return why
+    return Conflict(
+        "RUN_OPEN",
+        f"Run `{run_id}` of session `{session_id}` is not over: it waits, or was interrupted.",
+        hint=f"`holdfast runs show {run_id}` tells what it waits for; resume it, or cancel it. Words for it, or for the"
+        " run after it, are left with `holdfast ask --steer` or `--queue` (`hf.agents.say`).",
+    )
 
 
 async def give_up(session: Session, run_id: str) -> None:

@@ -35,6 +35,16 @@ def ask(
         str | None,
         typer.Option("--output-schema", metavar="FILE", help="JSON Schema the answer must fit."),
     ] = None,
+    steer: Annotated[
+        bool,
+        typer.Option(
+            "--steer", help="Only say it: the session's run hears it at its next step, and goes on."
+        ),
+    ] = False,
+    queue: Annotated[
+        bool,
+        typer.Option("--queue", help="Only say it: the session's next run begins with it."),
+    ] = False,
     wait: _options.Wait = WAIT_MS,
     as_json: _output.JsonFlag = None,
     *,
@@ -50,6 +60,8 @@ def ask(
     from holdfast.cli._asking import Asking
     from holdfast.contracts import new_id
 
+    if steer or queue:
+        return _say(_prompt(prompt), session_id, both=steer and queue, steer=steer, as_json=as_json)
     asking = Asking(
         prompt=_prompt(prompt),
         session_id=session_id or new_id("ses"),
@@ -59,6 +71,28 @@ def ask(
         wait_ms=wait,
     )
     return asking.tell(as_json=_output.as_json(as_json))
+
+
+def _say(
+    text: str, session_id: str | None, *, both: bool, steer: bool, as_json: bool | None
+) -> int:
+    """Leave words for a run, which may stand in the session, and start none."""
+    from holdfast.cli._work import on_runtime
+
+    if both:
+        refuse("`--steer` is for the run that there is, `--queue` for the next one: give one.")
+    if session_id is None:
+        refuse(
+            "`--steer` and `--queue` are said to a session that is there.", "Give `--session-id S`."
+        )
+    lane = "steer" if steer else "queue"
+    name = on_runtime(lambda hf: hf.agents.say(session_id, text, lane=lane))
+    if _output.as_json(as_json):
+        _output.print_json({"id": name, "session_id": session_id, "lane": lane})
+    else:
+        when = "at its run's next step, or with its next run" if steer else "with its next run"
+        _output.console(stderr=True).print(f"said: session {session_id} hears it {when}")
+    return 0
 
 
 def _prompt(given: str) -> str:
