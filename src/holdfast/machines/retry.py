@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Literal, NamedTuple
 
 RATE_LIMIT_FLOOR_MS = 30_000
-"""No rate limit is over sooner, unless the server says how long it takes."""
+"""No rate limit is over sooner, unless the server asks for more than the computed delay, and so says how long it takes."""
 
 JITTER = 0.1
 """The computed delay varies by at most this share."""
