@@ -7,7 +7,7 @@ from tests.agent.loop_support import consistent, opened, questions, said, script
 
 from holdfast import Agent
 from holdfast.runtime.embedded import Thinking
-from holdfast.testing import after, call, cut, fail, say
+from holdfast.testing import ScriptedModel, after, call, cut, fail, say
 
 OVERLOADED, LIMITED = "MODEL_OVERLOADED", "MODEL_RATE_LIMITED"
 FAILED, DONE = ("model:scripted:script", "failed"), ("model:scripted:script", "completed")
@@ -157,3 +157,18 @@ async def test_usage_of_an_answer_that_broke_off_is_counted() -> None:
         assert row is not None
         assert run.usage.output_tokens == row["usage"]["output_tokens"]  # type: ignore[index]
         assert run.usage.input_tokens == row["usage"]["input_tokens"]  # type: ignore[index]
+
+
+async def test_a_model_that_raises_what_it_should_not_is_named() -> None:
+    """Nobody can tell what it means, so it is not tried again; who wrote the model is told what it should raise."""
+
+    class Odd(ScriptedModel):
+        async def request(self, request: Any) -> Any:
+            raise ZeroDivisionError("by zero")
+
+    async with opened() as (hf, naps):
+        run = await Agent(Odd(["x"], id="scripted:odd")).run("go", session="s", runtime=hf)
+        assert (run.status, run.error.code, naps.ms) == ("failed", "TOOL_ERROR", [])
+        assert run.error.message == "`scripted:odd` raised ZeroDivisionError: by zero"
+        assert "ModelFailure" in run.error.hint
+        assert await questions(hf, "s") == [("model:scripted:odd", "failed")]

@@ -74,6 +74,30 @@ async def test_token_and_client_from_the_environment(guard: Guard, run: Run) -> 
     assert (code, view["kind"], view["status"]) == (0, "client_credentials", "valid")
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "no address to sign in at"),
+        (["--device"], "no address to sign in at"),
+        (["--url", "nowhere"], "is no safe address"),
+        (["--issuer", "http://auth.example"], "is no safe address"),
+        (["--url", "https://a.example", "--client-credentials"], "none is named"),
+        (["--url", "https://a.example", "--client-secret-env", "S"], "a secret, but no client"),
+    ],
+)
+async def test_what_makes_no_sense_is_bad_usage(options: list[str], says: str, run: Run) -> None:
+    code, told = await run("login", "key", *options, S="robot-secret-1")
+    assert (code, told["error"]["code"]) == (2, "INVALID_ARGUMENT")
+    assert says in told["error"]["message"]
+    assert told["error"]["hint"]
+
+
+async def test_what_is_no_key_is_bad_usage(run: Run) -> None:
+    code, told = await run("login", "A b", "--url", "https://a.example")
+    assert (code, told["error"]["code"]) == (2, "INVALID_ARGUMENT")
+    assert "`_" not in told["error"]["hint"]
+
+
 async def test_answer_from_another_machine(guard: Guard, run: Run) -> None:
     async with holdfast.open() as hf:
         flow = await hf.leases.logins.begin("api", Ask(url=f"{guard.url}/api"))

@@ -135,6 +135,7 @@ def test_secrets_are_told_to_whoever_redacts(id: str, monkeypatch: pytest.Monkey
         "openai:@http://127.0.0.1/v1",
         "nobody:gpt-5.2",
         "openai:gpt@http://",
+        "openai:gpt@ftp://example.com/v1",
         "openai:gpt@https://me:secret@example.com/v1",
         "scripted:",
         "scripted:no_such_module:script",

@@ -14,7 +14,7 @@ from holdfast.contracts._base import made, sure
 from holdfast.contracts._dump import dumped
 from holdfast.contracts.message import Part, TextPart, ThinkingPart, ToolCallPart
 from holdfast.contracts.model import ModelAnswer, ModelDelta, ModelRequest, ModelUsage
-from holdfast.errors import ModelFailure
+from holdfast.errors import HoldfastError, ModelFailure, OperatorError
 from holdfast.gate.executor import Context, Finding
 from holdfast.gate.redact import Redactor
 from holdfast.models.base import Model
@@ -127,8 +127,10 @@ class Question:
             if partial is not None or why.code in _WORKED:
                 self._broke_off(context, partial)
             raise
-        except BaseException:
+        except BaseException as why:
             self._broke_off(context, self.partial())
+            if isinstance(why, Exception) and not isinstance(why, HoldfastError):
+                raise _unlike(self._model, why) from why
             raise
         if self._prices:
             cost = priced(self._prices, self._model, answer.usage)
@@ -211,6 +213,16 @@ class Question:
         if kept is not None and cost is not None:
             cost = min(cost, kept.cost_micros)
         return ModelUsage(input_tokens=read, output_tokens=wrote, cost_micros=cost, estimated=True)
+
+
+def _unlike(model: Model, why: Exception) -> OperatorError:
+    """The failure of a model that raises what no model should: nobody can tell what it means."""
+    return OperatorError(
+        "TOOL_ERROR",
+        f"`{model.id}` raised {type(why).__name__}: {str(why)[:500] or 'no message'}",
+        hint="A model raises `holdfast.errors.ModelFailure` and nothing else;"
+        " `holdfast.testing.ModelConformance` shows where one does not.",
+    )
 
 
 def _in_order(answer: ModelAnswer) -> ModelAnswer:

@@ -91,13 +91,22 @@ def login(
 
     from holdfast.cli._stop import until_stopped
     from holdfast.leases import Ask, Client
+    from holdfast.leases._telling import check_key
 
     client = None
     if client_id is not None:
         secret = _from_environment(client_secret_env) if client_secret_env else None
         client = Client(client_id=client_id, client_secret=secret)
-    elif client_secret_env or client_credentials:
+    elif client_secret_env:
         _options.refuse("There is a secret, but no client.", "Give `--client-id`, too.")
+    elif client_credentials:
+        _options.refuse(
+            "`--client-credentials` signs in as a client, and none is named.",
+            "Give `--client-id`, and `--client-secret-env` for its secret.",
+        )
+    check_key(key)
+    if token_env is None:
+        _check_addresses(url, issuer)
     ask = Ask(
         url=url,
         issuer=issuer,
@@ -202,8 +211,10 @@ async def _signed_in(leases: Broker, said: _Said) -> LeaseView:
         given = Given(value=said.token, hosts=hosts, url=said.ask.url)
         return await leases.acquire(said.key, given, actor=actor)
     if said.robot:
+        _addressed(said.ask)
         return await logins.client_credentials(said.key, said.ask, actor=actor)
     if said.ask.device:
+        _addressed(said.ask)
         flow = await logins.begin(said.key, said.ask)
         _show(flow, said.as_json)
         return await logins.wait_for_device(flow, actor=actor)
@@ -228,6 +239,7 @@ async def _in_browser(leases: Broker, said: _Said, actor: str) -> LeaseView:
     if flow is None:
         again = await leases.target(said.key) if ask.url is None and ask.issuer is None else None
         ask = again or ask
+        _addressed(ask)
         flow = await logins.begin(said.key, ask)
     try:
         door = listening(urlsplit(flow.redirect_uri).port or 0)
@@ -286,6 +298,23 @@ async def _answered(approvals: Approvals, key: str) -> int:
             continue  # somebody answered it just now
         count += 1
     return count
+
+
+def _check_addresses(*given: str | None) -> None:
+    """Refuse an address that nobody may sign in at, before anything is opened for it."""
+    from holdfast.errors import OperatorError
+    from holdfast.leases._web import check_address
+
+    for one in given:
+        try:
+            check_address(one or "https://none.invalid")
+        except OperatorError as why:
+            _options.refuse(why.message, why.hint)
+
+
+def _addressed(ask: Ask) -> None:
+    if ask.url is None and ask.issuer is None:
+        _options.refuse("There is no address to sign in at.", "Give `--url` or `--issuer`.")
 
 
 def _from_environment(name: str) -> str:

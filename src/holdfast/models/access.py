@@ -16,7 +16,7 @@ from holdfast.errors import ModelFailure
 from holdfast.models._providers import NO_KEY, PROVIDERS, Provider
 from holdfast.models.price import Listing
 
-_AT = re.compile(r"@(?=https?://)")
+_AT = re.compile(r"@(?=[A-Za-z][A-Za-z0-9+.-]*://)")  # of any kind: what is no address is told so
 _FORMS = "`provider:name`, or `provider:name@https://host/v1` for another address"
 
 
