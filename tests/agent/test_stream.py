@@ -298,12 +298,14 @@ async def test_leaving_a_stream_cancels_its_run_and_what_was_seen_stays() -> Non
 async def test_a_stream_that_was_cancelled_from_outside_gives_its_run() -> None:
     model = Paced([say("One two three four five six.")], pause_at={1: 1})
     async with holdfast.open("memory:") as hf:
+        seen: list[Any] = []
         with anyio.CancelScope() as scope:
             async with Agent(model).stream("Go.", session="s", runtime=hf) as events:
+                seen.append(events)
                 async for event in events:
                     if isinstance(event, e.TextDelta):
                         scope.cancel()
-        assert (await events.run()).status == "cancelled"
+        assert (await seen[0].run()).status == "cancelled"
 
 
 async def test_a_stream_that_is_left_before_its_run_begins_says_so() -> None:
@@ -350,8 +352,10 @@ async def test_a_run_that_cannot_start_says_why_to_whoever_watches() -> None:
             async with agent.stream("  ", session="s", runtime=hf) as events:
                 await collected(events)
         assert why.value.code == "INVALID_ARGUMENT"
-        with pytest.raises(CallerError):  # to whoever asks again, too
-            await events.run()
+        async with agent.stream("  ", session="s", runtime=hf) as events:
+            for _ in range(2):  # to whoever asks again, too
+                with pytest.raises(CallerError):
+                    await events.run()
         with pytest.raises(HoldfastError):
             async with agent.stream("  ", session="s", runtime=hf):
                 await anyio.lowlevel.checkpoint()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from holdfast.contracts.lease import LeaseView
     from holdfast.gate.approvals import Approvals
-    from holdfast.leases import Ask, Broker, Flow
+    from holdfast.leases import Ask, Broker, Client, Flow
     from holdfast.leases.loopback import Loopback
 
 app = typer.Typer(help="Credentials: login, status, logout.", rich_markup_mode=None)
@@ -90,20 +90,10 @@ def login(
     import anyio
 
     from holdfast.cli._stop import until_stopped
-    from holdfast.leases import Ask, Client
+    from holdfast.leases import Ask
     from holdfast.leases._telling import check_key
 
-    client = None
-    if client_id is not None:
-        secret = _from_environment(client_secret_env) if client_secret_env else None
-        client = Client(client_id=client_id, client_secret=secret)
-    elif client_secret_env:
-        _options.refuse("There is a secret, but no client.", "Give `--client-id`, too.")
-    elif client_credentials:
-        _options.refuse(
-            "`--client-credentials` signs in as a client, and none is named.",
-            "Give `--client-id`, and `--client-secret-env` for its secret.",
-        )
+    client = _client(client_id, client_secret_env, robot=client_credentials)
     check_key(key)
     if token_env is None:
         _check_addresses(url, issuer)
@@ -298,6 +288,23 @@ async def _answered(approvals: Approvals, key: str) -> int:
             continue  # somebody answered it just now
         count += 1
     return count
+
+
+def _client(client_id: str | None, secret_env: str | None, *, robot: bool) -> Client | None:
+    """The client that was registered beforehand, if one is named."""
+    from holdfast.leases import Client
+
+    if client_id is not None:
+        secret = _from_environment(secret_env) if secret_env else None
+        return Client(client_id=client_id, client_secret=secret)
+    if secret_env:
+        _options.refuse("There is a secret, but no client.", "Give `--client-id`, too.")
+    if robot:
+        _options.refuse(
+            "`--client-credentials` signs in as a client, and none is named.",
+            "Give `--client-id`, and `--client-secret-env` for its secret.",
+        )
+    return None
 
 
 def _check_addresses(*given: str | None) -> None:
