@@ -274,13 +274,14 @@ async def test_other_code_other_inputs_other_session_are_refused() -> None:
     text = "send(to)"
     async with holdfast.open("memory:", {}, capabilities=[world.send()]) as hf:
         plan = await planned(hf, text, inputs={"to": "ann"})
-        for code, inputs, session in (
-            ("send(to) ", {"to": "ann"}, "s"),
-            (text, {"to": "bob"}, "s"),
-            (text, {"to": "ann"}, "t"),
-        ):
-            run = await hf.shell.run(code, session=session, inputs=dict(inputs), plan=plan)
+        for code, inputs in (("send(to) ", {"to": "ann"}), (text, {"to": "bob"})):
+            run = await hf.shell.run(code, session="s", inputs=dict(inputs), plan=plan)
             assert (run.status, run.run_id) == ("validation_error", None)
+        with pytest.raises(
+            NotFound
+        ) as refused:  # as if there were none: a tenant may not know of it
+            await hf.shell.run(text, session="t", inputs={"to": "ann"}, plan=plan)
+        assert str(refused.value).replace(plan, "plan_nobody") == await of_nobody(hf)
         run = await hf.shell.run(text, session="s", inputs={"to": "ann"}, plan=plan)
         assert run.status == "ok"
     assert world.done == ["ann"]
@@ -327,8 +328,14 @@ async def test_plan_is_decided_once() -> None:
 
 async def test_plan_that_nobody_made() -> None:
     async with holdfast.open("memory:", {}, capabilities=[World().send()]) as hf:
-        with pytest.raises(NotFound):
-            await hf.shell.run("send('ann')", session="s", plan="plan_nobody")
+        assert "There is no plan `plan_nobody`" in await of_nobody(hf)
+
+
+async def of_nobody(hf: holdfast.Runtime) -> str:
+    """What is told of a plan that there is not."""
+    with pytest.raises(NotFound) as refused:
+        await hf.shell.run("send('ann')", session="s", plan="plan_nobody")
+    return str(refused.value)
 
 
 async def test_plan_holds_in_another_process(url: str) -> None:

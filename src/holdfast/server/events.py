@@ -135,7 +135,10 @@ def _wanted(request: Request) -> Wanted:
 async def _check_live(hf: Runtime, caller: Caller, run_id: str | None) -> None:
     if run_id is None:
         raise CallerError("INVALID_ARGUMENT", "`live` needs a `run`.", hint="Add `&run=RUN`.")
-    caller.need_session((await hf.runs.show(run_id)).session_id)
+    if caller.prefix is not None:  # told alike: there is none, and it is another's
+        row = await hf.journal.row("runs", run_id)
+        caller.need_session(None if row is None else str(row["session_id"]))
+    await hf.runs.show(run_id)
 
 
 class EventStream(Response):

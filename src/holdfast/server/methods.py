@@ -28,6 +28,7 @@ from holdfast.runtime import Runtime
 from holdfast.server import params as p
 from holdfast.server import views
 from holdfast.server.callers import LOCAL, Caller, Scope
+from holdfast.server.deciding import check_own
 from holdfast.server.rights import PLAN, Note, Rights
 from holdfast.server.rpc import Call, Method
 from holdfast.shell.services import setup_of
@@ -104,6 +105,8 @@ class Methods:
             order: Callable[[Any], Sequence[str]] | None = None,
         ) -> Method:
             async def checked(asked: Any, of: Call) -> Any:
+                if isinstance(asked, p.Decide):
+                    await self._check_own(asked)
                 await self._rights.check(scope, asked)
                 return await call(asked, of)
 
@@ -253,6 +256,12 @@ class Methods:
             return await self._hf.approvals.list(status=asked.status, after=after, limit=limit)
 
         return await self._rights.page(fetch, asked, lambda one: one.session_id)
+
+    async def _check_own(self, asked: p.Decide) -> None:
+        """Whoever may answer at all, and does so in their own name: to what is another's, it is on record as an answer."""
+        caller = self._rights.caller
+        if caller.may("admin" if asked.actor is not None else "approve"):
+            await check_own(self._hf.journal, caller, asked.id, asked.decision, asked.reason)
 
     async def _decide(self, asked: p.Decide, _: Call) -> Any:
         actor, inbox = asked.actor or self._actor, self._hf.approvals

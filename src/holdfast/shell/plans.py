@@ -13,20 +13,22 @@ from holdfast.journal import Journal
 async def approved_plan(
     journal: Journal, request: RunRequest, *, used_by: str | None = None
 ) -> ApprovedPlan | None:
-    """The plan a run was approved for; raises `INVALID_ARGUMENT` when it is not this run's."""
+    """The plan a run was approved for; raises `INVALID_ARGUMENT` when it is not this run's.
+
+    That of another session is not there, for whoever asks may not know that session.
+    """
     if request.plan_id is None:
         return None
     row = await journal.row("plans", request.plan_id)
-    if row is None:
+    if row is None or row["session_id"] != request.session_id:
         raise NotFound(
             "NOT_FOUND",
-            f"There is no plan `{request.plan_id[:80]}`.",
-            hint="A dry run makes one.",
+            f"There is no plan `{request.plan_id[:80]}` of this session.",
+            hint="A dry run in the same session makes one.",
         )
     inputs = digest(canonical_json(request.inputs)) if request.inputs else None
-    same = row["code"] == digest(request.code.encode()) and row.get("inputs") == inputs
-    if not same or row["session_id"] != request.session_id:
-        raise _not_ours(request.plan_id, "is for another session, other code or other inputs")
+    if row["code"] != digest(request.code.encode()) or row.get("inputs") != inputs:
+        raise _not_ours(request.plan_id, "is for other code or other inputs")
     if row["status"] != "approved":
         raise _not_ours(request.plan_id, f"is `{row['status']}`")
     if row["used_by"] not in (None, used_by):

@@ -221,17 +221,18 @@ class Runs:
 
         It is the run's own, or that of the code of an agent's run.
         """
-        row = await self._row(run_id)
         effect = await self._journal.row("effects", effect_id)
-        owner = None if effect is None else str(effect["run_id"])
-        ours = owner is not None and run_id in (owner, (await self._row(owner)).get("parent"))
+        # Who may not know of another run does not learn of it here: that of the effect is looked at, not the named one.
+        owner = None if effect is None else effect.get("run_id")
+        row = await self._row(run_id if owner is None else str(owner))
+        ours = owner is not None and run_id in (owner, row.get("parent"))
         if effect is None or not ours or effect["status"] != "unknown":
             raise CallerError(
                 "EFFECT_NOT_IN_DOUBT",
-                f"Effect `{effect_id[:80]}` of run `{run_id}` is not in doubt.",
+                f"Effect `{effect_id[:80]}` of run `{run_id[:80]}` is not in doubt.",
                 hint="`holdfast runs show` names the effects in doubt.",
             )
-        draft = _resolution(str(owner), effect, answer, value, actor)
+        draft = _resolution(str(row["id"]), effect, answer, value, actor)
         await self._shell.record(str(row["session_id"]), [draft], wait_ms=wait_ms)
         found = await self._journal.row("effects", effect_id)
         return EffectView.model_validate(found)

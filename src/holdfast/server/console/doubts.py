@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from holdfast.contracts import EffectView, Json, parse
-from holdfast.errors import CallerError, HoldfastError, NotFound
+from holdfast.errors import CallerError, HoldfastError
 from holdfast.gate.past import stored_json
 from holdfast.server.console.asking import ask, form
 from holdfast.server.console.origin import Origin, origin_of
@@ -114,11 +114,7 @@ async def _answer(
 
 async def _found(call: Call) -> Doubt:
     key = call.path["effect_id"]
-    row = await call.hf.journal.row("effects", key)
-    if row is None:
-        raise NotFound("NOT_FOUND", f"There is no effect `{key[:80]}`.")
-    await call.mine(str(row["session_id"]), "effect")
-    return await _doubt(call, row)
+    return await _doubt(call, await call.own("effects", key))
 
 
 async def _doubt(call: Call, row: dict[str, Any]) -> Doubt:

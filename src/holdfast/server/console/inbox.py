@@ -22,14 +22,9 @@ from holdfast.server.console.people import how, who
 from holdfast.server.console.plans import Plan, plan_of, plans_of
 from holdfast.server.errors import status_of
 from holdfast.server.rest import bodies as b
-from holdfast.server.rest.approvals import (
-    PLAN,
-    ListApprovals,
-    decide,
-    list_approvals,
-    show_approval,
-)
+from holdfast.server.rest.approvals import ListApprovals, decide, list_approvals, show_approval
 from holdfast.server.rest.endpoint import Call
+from holdfast.server.rights import PLAN
 
 SHOWN = 50
 """Items that a page shows at once."""

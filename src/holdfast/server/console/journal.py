@@ -100,9 +100,9 @@ async def _range(call: Call, asked: Search) -> tuple[str | None, int, int]:
         await call.mine(check_session_id(asked.session_id))
     if asked.run_id is not None:
         row = await journal.row("runs", asked.run_id)
-        if row is not None:
+        if row is not None or call.caller.prefix is not None:
+            row = await call.own("runs", asked.run_id)
             session = str(row["session_id"])
-            await call.mine(session)
             start: Any = row["start_pos"]
             end: Any = row.get("end_pos") or (await journal.head(session)).pos
             return session, int(start) - 1, int(end)

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.contracts import ApprovalDecision
 from holdfast.contracts.run import PlannedEffect
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import HoldfastError
 from holdfast.gate.past import stored_json
 from holdfast.server.console.people import how, who
 from holdfast.server.rest.endpoint import Call
@@ -51,11 +51,7 @@ async def plans_of(call: Call) -> list[Plan]:
 
 async def plan_of(call: Call, key: str) -> Plan:
     """One of them; raises `NOT_FOUND`."""
-    row = await call.hf.journal.row("plans", key)
-    if row is None:
-        raise NotFound("NOT_FOUND", "There is no such plan.")
-    await call.mine(str(row["session_id"]), "plan")
-    return await _plan(call, row)
+    return await _plan(call, await call.own("plans", key))
 
 
 async def _plan(call: Call, row: dict[str, Any]) -> Plan:

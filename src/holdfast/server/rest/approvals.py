@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from holdfast.contracts import ApprovalDecision, ApprovalView, Draft
-from holdfast.contracts.payload import ApprovalRefused
-from holdfast.errors import CallerError, NotFound
-from holdfast.gate.approvals import ANSWERS
+from holdfast.contracts import ApprovalView
+from holdfast.errors import CallerError
+from holdfast.server.deciding import check_own
 from holdfast.server.rest import bodies as b
 from holdfast.server.rest.endpoint import Call, Endpoint
 from holdfast.server.rest.listing import Listed, Paged, seen
-
-PLAN = "plan_"
+from holdfast.server.rights import PLAN
 
 
 class ListApprovals(Paged):
@@ -49,16 +47,16 @@ async def list_approvals(call: Call) -> Any:
 
 async def show_approval(call: Call) -> Any:
     """One of them: what will happen, with which arguments, on whose behalf."""
-    found = await call.hf.approvals.show(call.path["approval_id"])
-    await call.mine(found.session_id, "approval")
-    return found
+    key = call.path["approval_id"]
+    await call.own("approvals", key)
+    return await call.hf.approvals.show(key)
 
 
 async def decide(call: Call) -> Any:
     """Answer. Who answered, and how they were known, goes on record; so does an answer that does not count."""
     asked: b.Decide = call.body
     key = call.path["approval_id"]
-    await _may_decide(call, key, asked)
+    await check_own(call.hf.journal, call.caller, key, asked.decision, asked.reason)
     actor = await speaks_for(call, asked.actor)
     inbox, via = call.hf.approvals, call.caller.via
     if key.startswith(PLAN):
@@ -80,27 +78,6 @@ async def decide(call: Call) -> Any:
     if asked.resume and view.run_id is not None:
         await call.work.go_on(view.run_id)
     return view
-
-
-async def _may_decide(call: Call, key: str, asked: b.Decide) -> None:
-    """Refuse an answer to what is another's, and put it on record like any that does not count."""
-    row = await call.hf.journal.row("plans" if key.startswith(PLAN) else "approvals", key)
-    session = None if row is None else row.get("session_id")
-    if row is None and call.caller.prefix is None:
-        return  # the inbox tells
-    if row is not None and call.caller.sees(session if isinstance(session, str) else None):
-        return
-    said = ApprovalDecision.model_validate(
-        {
-            "decision": asked.decision,
-            "reason": asked.reason,
-            "actor": call.caller.id,
-            "via": call.caller.via,
-        }
-    )
-    refused = ApprovalRefused(id=key[:80], decision=said, reason_code="approval.not_yours")
-    await call.hf.journal.append(ANSWERS, [Draft.of(refused, actor=call.caller.id)])
-    raise NotFound("NOT_FOUND", "There is no such approval.")
 
 
 APPROVALS = (

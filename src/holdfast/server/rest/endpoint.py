@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from holdfast.runtime import Runtime
 
 
+_THINGS = {
+    "runs": ("run", "`GET /v1/runs` lists those there are."),
+    "approvals": ("approval", "`GET /v1/approvals` lists what waits."),
+    "plans": ("plan", "A dry run makes one."),
+    "effects": ("effect", "`GET /v1/runs/RUN` lists those of a run."),
+}
+"""Projections whose rows requests name → what one is called, and where to look for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """An answer with another status than usual, or with headers."""
@@ -69,6 +78,21 @@ class Call:
         except CallerError as why:
             await self.refuse(why.code)
             raise
+
+    async def own(self, projection: str, key: str) -> dict[str, Any]:
+        """What is on record about a thing of the caller's. Raises the same for another's as for what there is not."""
+        row = await self.hf.journal.row(projection, key)
+        session = None if row is None else row.get("session_id")
+        if row is None or not self.caller.sees(session if isinstance(session, str) else None):
+            raise await self.none(projection, key)
+        return row
+
+    async def none(self, projection: str, key: str) -> NotFound:
+        """The refusal of a thing that is not there, or not the caller's. That a tenant asked goes on record."""
+        if self.caller.prefix is not None:
+            await self.refuse("NOT_FOUND")
+        what, hint = _THINGS[projection]
+        return NotFound("NOT_FOUND", f"There is no {what} `{key[:80]}`.", hint=hint)
 
     async def mine(self, session_id: str | None, what: str = "session, run or record") -> None:
         """Raise `NOT_FOUND` for what is of another's session, and put that on record."""

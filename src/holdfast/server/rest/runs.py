@@ -37,10 +37,10 @@ async def own_run(call: Call) -> str:
     """The run of a path, if it is the caller's."""
     run_id = call.path["run_id"]
     job = call.work.find(run_id)
-    session = job.session_id if job is not None else None
-    if session is None:
-        session = (await call.hf.runs.show(run_id)).session_id
-    await call.mine(session, "run")
+    if job is None:
+        await call.own("runs", run_id)
+    elif not call.caller.sees(job.session_id):
+        raise await call.none("runs", run_id)
     return run_id
 
 
@@ -173,10 +173,7 @@ async def resolve_effect(call: Call) -> Any:
     """Say what became of an effect in doubt: it happened, it did not, or try it again."""
     asked: b.ResolveEffect = call.body
     key = call.path["effect_id"]
-    row = await call.hf.journal.row("effects", key)
-    if row is None:
-        raise NotFound("NOT_FOUND", f"There is no effect `{key[:80]}`.")
-    await call.mine(str(row["session_id"]), "effect")
+    row = await call.own("effects", key)
     return await call.hf.runs.resolve(
         asked.run_id or str(row["run_id"]),
         key,
