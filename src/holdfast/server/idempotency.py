@@ -62,13 +62,16 @@ class Keys:
     def __init__(self, journal: Journal, *, now: Callable[[], int] | None = None) -> None:
         self._journal = journal
         self._now = now or _now
-        self._answers: OrderedDict[str, tuple[str, Response]] = OrderedDict()
+        self._answers: OrderedDict[str, tuple[str, Response | None]] = OrderedDict()
+        """What was asked, and the answer; `None`: it is made again, which is the same."""
         self._under_way: dict[str, tuple[str, anyio.Event]] = {}
 
     async def run(self, key: Key | None, session_id: str, *, actor: str) -> Accepted:
         """The run that a request starts: the same for the same key of `actor`. Raises `IDEMPOTENCY_CONFLICT`."""
         if key is None:
             return Accepted(new_id("run"), again=False)
+        for asked, _ in filter(None, (self._answers.get(key.name), self._under_way.get(key.name))):
+            _check(key, asked)
         known = await self._known(key)
         if known is not None:
             return known
@@ -97,14 +100,16 @@ class Keys:
         """The answer to a request: made, or the one that was given before."""
         if key is None:
             return await make()
+        await self._known(key)  # a run that has the key asked for something else
         while True:
-            kept = self._answers.get(key.name)
-            if kept is not None:
-                return _same(key, *kept)
+            asked, answer = self._answers.get(key.name, (key.body, None))
+            _check(key, asked)
+            if answer is not None:
+                return answer
             under_way = self._under_way.get(key.name)
             if under_way is None:
                 break
-            _same(key, under_way[0], None)
+            _check(key, under_way[0])
             await under_way[1].wait()
         over = anyio.Event()
         self._under_way[key.name] = (key.body, over)
@@ -117,9 +122,10 @@ class Keys:
             over.set()
 
     def _keep(self, key: Key, answer: Response) -> None:
-        if answer.status_code >= 300 or len(answer.body) > MAX_KEPT_BYTES:
-            return  # nothing was done, or it does no harm to do it again
-        self._answers[key.name] = (key.body, answer)
+        if answer.status_code >= 300:
+            return  # nothing was done
+        over = answer.status_code != 202 and len(answer.body) <= MAX_KEPT_BYTES
+        self._answers[key.name] = (key.body, answer if over else None)
         if len(self._answers) > KEPT:
             self._answers.popitem(last=False)
 
@@ -128,10 +134,9 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _same(key: Key, body: str, answer: Any) -> Any:
+def _check(key: Key, body: str) -> None:
     if body != key.body:
         raise conflict()
-    return answer
 
 
 def conflict() -> Conflict:

@@ -71,6 +71,15 @@ class Call:
         """What keys stand for."""
         return self.request.app.state.keys
 
+    # `Any`: models and JSON.
+    async def once(self, make: Callable[[], Awaitable[Any]]) -> Response:
+        """The answer that `make` gives: the one of before, if the request has the same key."""
+
+        async def made() -> Response:
+            return json_response(await make())
+
+        return await self.keys.once(self.key, made)
+
     async def need(self, scope: Scope) -> None:
         """Raise `FORBIDDEN` unless the caller has this scope, and put that on record."""
         try:
@@ -122,7 +131,7 @@ class Call:
 
 
 Handle = Callable[[Call], Awaitable[Any]]
-"""`Any`: models and JSON, or an `Answer`."""
+"""`Any`: models and JSON, an `Answer`, or a `Response` as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +154,7 @@ class Endpoint:
     later: bool = False
     """Whether the answer may be 202: it is not done yet."""
     keyed: bool = False
-    """Whether an `Idempotency-Key` is taken. What is `later` sees to it itself."""
+    """Whether an `Idempotency-Key` is seen to here. What starts a run (`later` alone) sees to it itself."""
     errors: tuple[int, ...] = ()
     """Beside those that are always possible."""
     example: Any = None
@@ -185,12 +194,14 @@ class Endpoint:
             None if self.body is None else parse(self.body, said),
             key,
         )
-        if self.later:
+        if self.later and not self.keyed:
             return await self._made(call)
         return await call.keys.once(key, lambda: self._made(call))
 
     async def _made(self, call: Call) -> Response:
         found = await self.handle(call)
+        if isinstance(found, Response):
+            return found
         if not isinstance(found, Answer):
             found = Answer(found, self.status)
         return json_response(found.value, found.status, found.headers)

@@ -228,6 +228,7 @@ RUNS = (
         query=b.Waiting,
         body=b.ResumeRun,
         later=True,
+        keyed=True,
         errors=(404, 409),
     ),
     Endpoint(

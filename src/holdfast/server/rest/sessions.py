@@ -100,7 +100,7 @@ async def run_code(call: Call) -> Any:
         "durable": True,
     }
     if asked.validate_only or asked.dry_run:
-        return await call.hf.shell.run(asked.code, **fields)
+        return await call.once(partial(call.hf.shell.run, asked.code, **fields))
     run_id, again = await call.keys.run(call.key, name, actor=call.caller.id)
     run = partial(call.hf.shell.run, asked.code, run_id=run_id, **fields)
     return await outcome(call, run_id, name, run, again=again)
