@@ -81,6 +81,14 @@ def test_it_happened(holdfast, world, doubtful):
     assert (again.code, again.json["error"]["code"]) == (1, "EFFECT_NOT_IN_DOUBT")
 
 
+def test_what_it_gave_is_held_against_what_it_promises(holdfast, doubtful):
+    run, effect = doubtful
+    done = holdfast("runs", "resolve", run, effect, "--happened", "5")
+    assert (done.code, done.json["error"]["code"]) == (2, "INVALID_ARGUMENT")
+    assert "`ship` gave what it does not promise" in done.json["error"]["message"]
+    assert holdfast("runs", "show", run).json["in_doubt"] == [effect]
+
+
 def test_it_did_not_happen(holdfast, world, doubtful):
     run, effect = doubtful
     done = holdfast("runs", "resolve", run, effect, "--did-not-happen")

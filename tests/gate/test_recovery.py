@@ -268,6 +268,45 @@ async def test_three_answers(answer: Answer, value: Any, gives: str, attempts: l
     assert (await journal.verify()).ok
 
 
+async def test_output_schema_is_enforced_for_a_persons_word() -> None:
+    acts = Acts()
+    tool = acts.act()
+    journal = await died(acts, tool)
+    async with holdfast.open(journal, UNJAILED, capabilities=[tool]) as hf:
+        run_id, effect = await in_doubt(acts, hf)
+        last_seq = await journal.last_seq()
+        for wrong in (5, None, ["done"], {"text": "done"}):
+            with pytest.raises(CallerError, match="INVALID_ARGUMENT") as refused:
+                await hf.runs.resolve(run_id, effect, "happened", value=wrong)
+            assert "`act` gave what it does not promise" in refused.value.message
+        assert await journal.last_seq() == last_seq
+        assert await in_doubt(acts, hf) == (run_id, effect)
+        await hf.runs.resolve(run_id, effect, "happened", value="done by hand")
+        assert (await hf.runs.resume(run_id)).result == "done by hand"
+
+
+async def test_a_persons_word_counts_where_the_capability_is_not_known() -> None:
+    acts = Acts()
+    tool = acts.act()
+    journal = await died(acts, tool)
+    async with holdfast.open(journal, UNJAILED, capabilities=[tool]) as hf:
+        run_id, effect = await in_doubt(acts, hf)
+    async with holdfast.open(journal, UNJAILED) as hf:
+        await hf.runs.resolve(run_id, effect, "happened", value="done by hand")
+        assert (await hf.runs.resume(run_id)).result == "done by hand"
+
+
+async def test_a_persons_word_is_recorded_without_secrets() -> None:
+    acts = Acts()
+    tool = acts.act()
+    journal = await died(acts, tool)
+    async with holdfast.open(journal, UNJAILED, capabilities=[tool]) as hf:
+        run_id, effect = await in_doubt(acts, hf)
+        hf.shell.services.gate.redactor.add("key", "s3cr3t-value")
+        await hf.runs.resolve(run_id, effect, "happened", value="with s3cr3t-value")
+        assert "s3cr3t-value" not in str((await hf.runs.resume(run_id)).result)
+
+
 async def released(acts: Acts, tool: Declared[..., Any]) -> MemoryJournal:
     """The journal of a run whose effect in doubt a person let be done again, up to its end."""
     journal = await died(acts, tool)

@@ -85,7 +85,7 @@ def look() -> str:
 
 
 @capability(side_effect="write")
-def ship(what: str) -> str:
+def ship(what: str) -> str | dict[str, int] | None:
     """Ship something; the carrier does not answer."""
     if what != "again" or "again" not in paid:
         paid.append(what)
@@ -612,6 +612,25 @@ async def test_in_doubt_it_happened_with_a_value(web: Site, hf: Runtime):
     assert late.status_code == 409
     assert re.search(r"Too late: token:tok_\w+ answered first", checked(late))
     assert paid == ["sofa"]
+
+
+async def test_in_doubt_what_it_gave_must_be_what_it_can_give(web: Site, hf: Runtime):
+    client = await web.client(*FULL)
+    effect, _ = await doubts(client, "s")
+    for bad, why in {
+        '{"id": 7': "looks like JSON, and is none",
+        "[on its way": "looks like JSON, and is none",
+        '"on its way': "looks like JSON, and is none",
+        "5": "gave what it does not promise",
+    }.items():
+        answer = await send(client, f"/doubts/{effect}", HTMX, answer="happened", value=bad)
+        assert answer.status_code == 400, bad
+        assert why in checked(answer), bad
+    assert (await client.get("/v1/runs?status=needs_attention")).json()["items"]
+    said = {"answer": "happened", "value": 5}
+    told = await client.post(f"/v1/effects/{effect}/resolve", json=said)
+    assert (told.status_code, told.json()["code"]) == (400, "INVALID_ARGUMENT")
+    await send(client, f"/doubts/{effect}", answer="happened", value="on its way", resume="1")
 
 
 async def test_in_doubt_it_did_not_happen_or_is_tried_again(web: Site, hf: Runtime):

@@ -24,7 +24,7 @@ from holdfast.contracts import (
 from holdfast.contracts.agent import AgentResult
 from holdfast.contracts.effect import EffectReleased
 from holdfast.contracts.payload import RunCancelRequested
-from holdfast.errors import CallerError, Conflict, InternalError, NotFound
+from holdfast.errors import CallerError, Conflict, InternalError, ModelError, NotFound
 from holdfast.journal import Journal
 from holdfast.shell.control import CONTROL
 from holdfast.shell.drive import CancelMode
@@ -232,10 +232,27 @@ class Runs:
                 f"Effect `{effect_id[:80]}` of run `{run_id[:80]}` is not in doubt.",
                 hint="`holdfast runs show` names the effects in doubt.",
             )
+        session = str(row["session_id"])
+        if answer == "happened":
+            value = await self._held(session, str(effect["name"]), value)
         draft = _resolution(str(row["id"]), effect, answer, value, actor)
-        await self._shell.record(str(row["session_id"]), [draft], wait_ms=wait_ms)
+        await self._shell.record(session, [draft], wait_ms=wait_ms)
         found = await self._journal.row("effects", effect_id)
         return EffectView.model_validate(found)
+
+    async def _held(self, session: str, name: str, value: Json) -> Json:
+        """What a person says a call gave, as it goes on record; raises `INVALID_ARGUMENT` for what it can't give."""
+        executor = await self._shell.executor(session, name)
+        try:
+            if executor is not None:
+                executor.check_result(value)
+        except ModelError as why:
+            raise CallerError(
+                "INVALID_ARGUMENT",
+                f"That can't be what it gave; nothing was recorded. {why.message}",
+                hint="Give the result as its output schema says, in JSON: `holdfast tools describe` shows that.",
+            ) from None
+        return self._shell.services.gate.redactor.json(value)
 
     async def _row(self, run_id: str) -> dict[str, Any]:
         row = await self._journal.row("runs", run_id)

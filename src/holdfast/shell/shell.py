@@ -20,7 +20,8 @@ from holdfast.contracts import (
     check_session_id,
     parse,
 )
-from holdfast.errors import CallerError, Conflict
+from holdfast.errors import CallerError, Conflict, HoldfastError
+from holdfast.gate.executor import Executor
 from holdfast.journal import sweep
 from holdfast.shell.control import Control
 from holdfast.shell.diff import Difference, difference
@@ -189,6 +190,18 @@ class Shell:
         """Append to a session's stream while nothing runs in it."""
         live = await self._found(session)
         await live.record(drafts, wait_ms=wait_ms)
+
+    async def executor(self, session: str, name: str) -> Executor | None:
+        """What a session calls by this name; `None`: this process does not know it."""
+        live = self._warm.get(session)  # whoever holds it may have brought more along
+        found = None if live is None else live.toolbox.get(name)
+        if found is not None:
+            return found
+        row = await self._journal.row("sessions", session)
+        try:
+            return (await self.services.toolbox(setup_of(self.services, row))).get(name)
+        except HoldfastError:
+            return None  # what the session was opened with is gone
 
     async def list(self, *, after: str = "", limit: int = 100) -> list[SessionView]:
         """Open sessions, by id."""

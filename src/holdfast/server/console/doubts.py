@@ -94,13 +94,19 @@ async def _resolve(request: Request) -> Response:
 
 
 def _value(text: str) -> Json:
-    """What the call gave, as it was typed: JSON, or else words."""
+    """What the call gave, as it was typed: JSON, or else words. What sets out as JSON and is none is a slip."""
     if not text.strip():
         return None
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    except (ValueError, RecursionError) as why:
+        if text.lstrip()[0] not in '[{"':
+            return text
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"What it gave looks like JSON, and is none: {str(why)[:200]}.",
+            hint="Mend it, or put words between quotes.",
+        ) from None
 
 
 async def _answer(
