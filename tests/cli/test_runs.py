@@ -171,6 +171,15 @@ def test_a_list_and_its_cursor(used):
     assert failed["error"]["code"] == "RUNTIME_ERROR"
 
 
+def test_a_list_of_what_there_is_not_is_refused(used):
+    for words, code, said in (
+        (("--status", "bogus"), 2, "INVALID_ARGUMENT"),
+        (("--session-id", "nope"), 2, "SESSION_NOT_FOUND"),
+    ):
+        refused = used("runs", "list", *words)
+        assert (refused.code, refused.json["error"]["code"]) == (code, said)
+
+
 def test_one_that_is_over_gives_its_result_again(used):
     run = used("runs", "list", "--session-id", "a").json["items"][1]
     shown = used("runs", "show", run["id"]).json

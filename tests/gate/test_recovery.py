@@ -275,7 +275,8 @@ async def test_output_schema_is_enforced_for_a_persons_word() -> None:
     async with holdfast.open(journal, UNJAILED, capabilities=[tool]) as hf:
         run_id, effect = await in_doubt(acts, hf)
         last_seq = await journal.last_seq()
-        for wrong in (5, None, ["done"], {"text": "done"}):
+        values: list[Any] = [5, None, ["done"], {"text": "done"}]
+        for wrong in values:
             with pytest.raises(CallerError, match="INVALID_ARGUMENT") as refused:
                 await hf.runs.resolve(run_id, effect, "happened", value=wrong)
             assert "`act` gave what it does not promise" in refused.value.message

@@ -223,6 +223,13 @@ async def test_a_plan_is_decided_like_an_approval(admin: httpx.AsyncClient):
 # -- runs and agents ----------------------------------------------------------------------------------
 
 
+async def test_a_status_that_is_none_is_refused(admin: httpx.AsyncClient):
+    refused(await admin.get("/v1/runs?status=zzz"), 400, "INVALID_ARGUMENT")
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "run.list", "params": {"status": "zzz"}}
+    told = ok(await admin.post("/rpc", json=asked))["error"]
+    assert (told["code"], told["data"]["code"]) == (-32602, "INVALID_ARGUMENT")
+
+
 async def test_runs_are_listed_shown_and_stopped(admin: httpx.AsyncClient):
     done = await run(admin, "s", "look('a')")
     parked = await run(admin, "t", "pay('bob')")

@@ -56,7 +56,8 @@ async def main():
     async with holdfast.open("memory:", config={"shell": {"jail": "off"}}, capabilities=[pay]) as hf:
         async def ready(started):
             token = await started.tokens.create(["admin"])
-            print(json.dumps([started.url, token.text]), flush=True)
+            tenant = await started.tokens.create(["read", "run", "approve"], prefix="a")
+            print(json.dumps([started.url, token.text, tenant.text]), flush=True)
 
         agents = {"helper": Agent(ScriptedModel([say("Done.")] * 1000))}
         await serve(hf, Listen(port=0), ready=ready, agents=agents, limits=UNLIMITED)
@@ -66,21 +67,22 @@ anyio.run(main)
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[tuple[str, str]]:
-    """The address of a server in a process of its own, and a token for all of it."""
+def site() -> Iterator[tuple[str, str, str]]:
+    """The address of a server in a process of its own, a token for all of it, and a tenant's."""
     # Not a thread: Python 3.11 can't parse code in two at once, and schemathesis does.
     command = [sys.executable, "-c", PROGRAM]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
-        url, token = json.loads(program.stdout.readline())
-        yield url, token
+        url, token, tenant = json.loads(program.stdout.readline())
+        yield url, token, tenant
         program.terminate()
         assert program.wait(30) == 0
 
 
-def test_every_answer_is_as_the_document_says(site: tuple[str, str]):
+@pytest.mark.parametrize("who", ["admin", "tenant"])
+def test_every_answer_is_as_the_document_says(site: tuple[str, str, str], who: str):
     """What schemathesis makes of the document, against a real server: no 5xx, and every answer fits."""
-    url, token = site
+    url, token = site[0], site[1 if who == "admin" else 2]
     api = schemathesis.openapi.from_url(f"{url}/openapi.json")
     checked: list[str] = []
     with httpx.Client(headers={"Authorization": f"Bearer {token}"}) as client:
@@ -164,6 +166,40 @@ def test_every_example_fits_its_schema(doc: dict[str, Any]):
                         whole = {**content["schema"], "components": doc["components"]}
                         jsonschema_rs.validator_for(whole).validate(content["example"])
     assert count > 100
+
+
+def test_every_operation_has_an_example_of_its_answer(doc: dict[str, Any]):
+    for path, operations in doc["paths"].items():
+        for method, one in operations.items():
+            for status, answer in one["responses"].items():
+                if status != "204":
+                    for content in answer["content"].values():
+                        assert "example" in content, (method, path, status)
+            for content in one.get("requestBody", {}).get("content", {}).values():
+                empty = jsonschema_rs.is_valid(
+                    {**content["schema"], "components": doc["components"]}, {}
+                )
+                assert empty or "example" in content, (method, path)
+
+
+def test_what_is_told_apart_is_named(doc: dict[str, Any]):
+    status = parameter(doc, "/v1/runs", "status")
+    assert {"active", "ended", "running", "needs_attention"} <= set(status["schema"]["enum"])
+    assert parameter(doc, "/v1/events", "Last-Event-ID")["in"] == "header"
+    for path, method in (("/v1/runs", "get"), ("/v1/journal", "get"), ("/v1/sessions", "post")):
+        assert "404" in doc["paths"][path][method]["responses"], path
+    body = doc["paths"]["/rpc"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    check = jsonschema_rs.validator_for({**body, "components": doc["components"]})
+    request = {"jsonrpc": "2.0", "id": 1, "method": "session.list"}
+    for good in (request, [request, request]):
+        assert check.is_valid(good)
+    for bad in ({"id": 1}, [], {**request, "params": 5}, {**request, "id": True}):
+        assert not check.is_valid(bad), bad
+
+
+def parameter(doc: dict[str, Any], path: str, name: str) -> dict[str, Any]:
+    [found] = [one for one in doc["paths"][path]["get"]["parameters"] if one["name"] == name]
+    return found
 
 
 def test_every_reference_leads_somewhere(doc: dict[str, Any]):

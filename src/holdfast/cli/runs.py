@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -43,6 +43,12 @@ def list_(
     """List runs, oldest first."""
     import anyio
 
+    from holdfast.contracts.view import RunFilter
+
+    if status is not None and status not in get_args(RunFilter):
+        refuse(
+            f"`--status {status[:80]}` is none.", f"Use one of {', '.join(get_args(RunFilter))}."
+        )
     found = anyio.run(_list, session_id, status, after, limit + 1)
     items, more = found[:limit], len(found) > limit
     if _output.as_json(as_json):
@@ -192,13 +198,17 @@ def _answer(happened: str | None, did_not_happen: bool, retry: bool) -> tuple[st
 async def _list(
     session_id: str | None, status: str | None, after: str, limit: int
 ) -> list[RunView]:
-    from holdfast.cli._state import journal_to_read, runs_of
+    from holdfast.cli._state import journal_to_read, runs_of, sessions_of
 
     try:
         async with journal_to_read() as journal:
+            if session_id is not None:
+                await sessions_of(journal).show(session_id)  # a name that is none is a slip
             runs = runs_of(journal)
             return await runs.list(status=status, session=session_id, after=after, limit=limit)
-    except NotFound:
+    except NotFound as why:
+        if why.code == "SESSION_NOT_FOUND":
+            raise
         return []  # no journal yet, so no runs
 
 

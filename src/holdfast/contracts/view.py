@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from holdfast.contracts._base import Told
@@ -23,6 +25,20 @@ class Usage(Told):
     """Tokens received from models."""
     cost_micros: int = 0
     """Millionths of a US dollar."""
+
+
+RunFilter = Literal[
+    "active",
+    "ended",
+    "running",
+    "completed",
+    "failed",
+    "cancelled",
+    "waiting_for_approval",
+    "needs_attention",
+    "interrupted",
+]
+"""Which runs a list has: those that are not over, those that are, or those with a status."""
 
 
 class RunView(Told):

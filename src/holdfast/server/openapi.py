@@ -12,8 +12,10 @@ from pydantic import BaseModel, TypeAdapter
 from holdfast._version import __version__
 from holdfast.contracts import ErrorObject
 from holdfast.contracts._described import Described
+from holdfast.server._openapi_others import OTHERS, SCHEMAS
 from holdfast.server.rest.bodies import RunAccepted
 from holdfast.server.rest.endpoint import Endpoint
+from holdfast.server.rest.examples import ACCEPTED
 from holdfast.server.rpc import encoded
 
 _REF = "#/components/schemas/{model}"
@@ -52,62 +54,6 @@ Every request carries a token (`Authorization: Bearer hf_…`; `holdfast token c
 `admin`. Errors are an `ErrorObject` with a stable `code`. Lists come in parts: give `next` as `after`.
 A POST may carry an `Idempotency-Key`: sent again with the same body, it is done once."""
 
-_OTHERS: dict[str, dict[str, Any]] = {
-    "events": {
-        "/v1/events": {
-            "get": {
-                "summary": "Watch the journal",
-                "operationId": "events",
-                "x-scope": "read",
-                "description": "Server-sent events. `id:` is the journal's seq; `Last-Event-ID` resumes without loss.",
-                "answer": ("text/event-stream", {"type": "string"}),
-                "query": {
-                    "after": {"type": "integer", "minimum": 0},
-                    "session": {"type": "string"},
-                    "run": {"type": "string"},
-                    "kind": {"type": "string"},
-                    "payload": {"type": "boolean"},
-                    "live": {"type": "boolean"},
-                },
-            }
-        }
-    },
-    "rpc_http": {
-        "/rpc": {
-            "post": {
-                "summary": "JSON-RPC 2.0",
-                "operationId": "rpc",
-                "x-scope": "read",
-                "description": "A message or a batch; the scope is that of its method. Notifications alone: 204.",
-                "body": {"oneOf": [{"type": "object"}, {"type": "array"}]},
-                "answer": ("application/json", {"oneOf": [{"type": "object"}, {"type": "array"}]}),
-                "also": (204,),
-            }
-        }
-    },
-    "health": {
-        "/healthz": {
-            "get": {
-                "summary": "Whether the server works",
-                "operationId": "healthz",
-                "description": "Anybody may ask; details are for those with a token.",
-                "answer": ("application/json", {"type": "object"}),
-            }
-        }
-    },
-    "metrics": {
-        "/metrics": {
-            "get": {
-                "summary": "Figures for Prometheus",
-                "operationId": "metrics",
-                "x-scope": "read",
-                "answer": ("text/plain", {"type": "string"}),
-            }
-        }
-    },
-}
-"""What other modules answer, by module. Tests hold it against their routes."""
-
 
 # `Any`: JSON.
 def document(endpoints: Sequence[Endpoint], *, parts: Iterable[str] = ()) -> dict[str, Any]:
@@ -117,7 +63,7 @@ def document(endpoints: Sequence[Endpoint], *, parts: Iterable[str] = ()) -> dic
     for one in endpoints:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas)
     for part in parts:
-        for path, operations in _OTHERS.get(part, {}).items():
+        for path, operations in OTHERS.get(part, {}).items():
             paths[path] = {method: _other(said) for method, said in operations.items()}
     return {
         "openapi": "3.1.0",
@@ -126,7 +72,7 @@ def document(endpoints: Sequence[Endpoint], *, parts: Iterable[str] = ()) -> dic
         "security": [{"token": []}],
         "paths": paths,
         "components": {
-            "schemas": schemas.components,
+            "schemas": _named({**schemas.components, **SCHEMAS}),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -223,7 +169,12 @@ def _responses(one: Endpoint, schemas: _Schemas) -> dict[str, Any]:
         found["202"] = {
             "description": _SAYS[202],
             "headers": {"Location": {"schema": {"type": "string"}}},
-            "content": {"application/json": {"schema": schemas.accepted()}},
+            "content": {
+                "application/json": {
+                    "schema": schemas.accepted(),
+                    "example": json.loads(encoded(ACCEPTED)),
+                }
+            },
         }
     conflict = (409,) if one.keyed or one.later else ()
     return {**found, **_errors((*_ALWAYS, *one.errors, *conflict))}
@@ -265,12 +216,14 @@ _EXAMPLES = {
 def _other(said: dict[str, Any]) -> dict[str, Any]:
     """An operation of another module."""
     kind, schema = said["answer"]
-    answers: dict[str, Any] = {
-        "200": {"description": _SAYS[200], "content": {kind: {"schema": schema}}}
-    }
+    content = {kind: {"schema": schema, "example": said["gives"]}}
+    answers: dict[str, Any] = {"200": {"description": _SAYS[200], "content": content}}
     for status in said.get("also", ()):
         answers[str(status)] = {"description": _SAYS[status]}
     query = [_parameter(name, schema) for name, schema in said.get("query", {}).items()]
+    query += [
+        _parameter(name, schema, "header") for name, schema in said.get("headers", {}).items()
+    ]
     found: dict[str, Any] = {
         **{name: said[name] for name in ("operationId", "summary")},
         "parameters": query,
@@ -284,8 +237,8 @@ def _other(said: dict[str, Any]) -> dict[str, Any]:
     if "description" in said:
         found["description"] = said["description"]
     if "body" in said:
-        content = {"application/json": {"schema": said["body"]}}
-        found["requestBody"] = {"required": True, "content": content}
+        asked = {"application/json": {"schema": said["body"], "example": said["example"]}}
+        found["requestBody"] = {"required": True, "content": asked}
     return found
 
 
@@ -293,8 +246,8 @@ def _path(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": _PATHS.get(name, _TEXT)}
 
 
-def _parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    found = {"name": name, "in": "query", "required": False, "schema": _plain(schema)}
+def _parameter(name: str, schema: dict[str, Any], place: str = "query") -> dict[str, Any]:
+    found = {"name": name, "in": place, "required": False, "schema": _plain(schema)}
     if "description" in schema:
         found["description"] = schema["description"]
     return found

@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue
 
 from holdfast.contracts import RunRequest, Setup
 from holdfast.contracts._base import Asked
+from holdfast.contracts.view import RunFilter
 
 WAIT_MS = 30_000
 
@@ -122,7 +123,7 @@ class ListRuns(Page):
 
     session_id: str | None = None
     """Only of this session."""
-    status: str | None = None
+    status: RunFilter | None = None
     """Only these: `active`, `ended`, or a status."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import anyio
 
@@ -24,6 +24,7 @@ from holdfast.contracts import (
 from holdfast.contracts.agent import AgentResult
 from holdfast.contracts.effect import EffectReleased
 from holdfast.contracts.payload import RunCancelRequested
+from holdfast.contracts.view import RunFilter
 from holdfast.errors import CallerError, Conflict, InternalError, ModelError, NotFound
 from holdfast.journal import Journal
 from holdfast.shell.control import CONTROL
@@ -32,6 +33,7 @@ from holdfast.shell.shell import Shell
 from holdfast.shell.standing import recorded_agent, recorded_result
 
 _POLL = 0.05
+_FILTERS: tuple[str, ...] = get_args(RunFilter)
 
 
 class Resumes(Protocol):
@@ -69,6 +71,12 @@ class Runs:
         newest: bool = False,
     ) -> list[RunView]:
         """Runs by id, and so by time, with `newest` back in time; those that are not over with `status="active"`."""
+        if status is not None and status not in _FILTERS:
+            raise CallerError(
+                "INVALID_ARGUMENT",
+                f"`{status[:80]}` is no status of a run.",
+                hint=f"There are: {', '.join(_FILTERS)}.",
+            )
         tag = status if status in ("active", "ended") else None
         found: list[RunView] = []
         while len(found) < limit:

@@ -8,6 +8,7 @@ from holdfast.contracts import ApprovalView
 from holdfast.errors import CallerError
 from holdfast.server.deciding import check_own
 from holdfast.server.rest import bodies as b
+from holdfast.server.rest import examples as eg
 from holdfast.server.rest.endpoint import Call, Endpoint
 from holdfast.server.rest.listing import Listed, Paged, seen
 from holdfast.server.rights import PLAN
@@ -89,6 +90,7 @@ APPROVALS = (
         "List what waits for a person",
         Listed[ApprovalView],
         query=ListApprovals,
+        gives=eg.listed(eg.WAITING),
     ),
     Endpoint(
         "GET",
@@ -98,6 +100,7 @@ APPROVALS = (
         "Show what waits for a person",
         ApprovalView,
         errors=(404,),
+        gives=eg.WAITING,
     ),
     Endpoint(
         "POST",
@@ -111,5 +114,6 @@ APPROVALS = (
         keyed=True,
         errors=(404, 409),
         example={"decision": "denied", "reason": "Not on a Friday."},
+        gives=eg.DENIED,
     ),
 )

@@ -10,6 +10,7 @@ from pydantic import Field
 from holdfast.contracts import Record, check_session_id
 from holdfast.contracts._base import Asked, Told
 from holdfast.server.rest import bodies as b
+from holdfast.server.rest import examples as eg
 from holdfast.server.rest.endpoint import Call, Endpoint
 from holdfast.server.sight import readable, session_of
 
@@ -93,5 +94,7 @@ JOURNAL = (
         "Read the journal",
         Records,
         query=ReadJournal,
+        errors=(404,),
+        gives=eg.listed(eg.RECORD),
     ),
 )

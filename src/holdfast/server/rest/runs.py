@@ -8,10 +8,11 @@ from typing import Any
 import anyio
 
 from holdfast.contracts import EffectView, RunResult, RunView, check_session_id, new_id
-from holdfast.contracts.agent import AgentResult
+from holdfast.contracts.view import RunFilter
 from holdfast.errors import Conflict, NotFound
 from holdfast.server import views
 from holdfast.server.rest import bodies as b
+from holdfast.server.rest import examples as eg
 from holdfast.server.rest.approvals import speaks_for
 from holdfast.server.rest.endpoint import Call, Endpoint
 from holdfast.server.rest.later import outcome, waited
@@ -27,7 +28,7 @@ class ListRuns(Paged):
 
     session_id: str | None = None
     """Only of this session."""
-    status: str | None = None
+    status: RunFilter | None = None
     """Only these: `active`, `ended`, or a status."""
     newest: bool = False
     """From the last one back."""
@@ -184,13 +185,10 @@ async def resolve_effect(call: Call) -> Any:
     )
 
 
-_AGENT_RESULT = AgentResult(
-    run_id="run_17f0", session_id="ses_17f0", status="completed", text="Done.", output="Done."
-)
-
 RUNS = (
     Endpoint(
-        "GET", "/v1/agents", list_agents, "read", "List agents", Listed[b.AgentLine]
+        "GET", "/v1/agents", list_agents, "read", "List agents", Listed[b.AgentLine],
+        gives=eg.listed(eg.AGENT),
     ),
     Endpoint(
         "POST",
@@ -205,9 +203,12 @@ RUNS = (
         later=True,
         errors=(404, 409),
         example={"prompt": "Summarize what changed since yesterday."},
-        gives=views.agent_result(_AGENT_RESULT),
+        gives=eg.AGENT_RUN,
     ),
-    Endpoint("GET", "/v1/runs", list_runs, "read", "List runs", Listed[RunView], query=ListRuns),
+    Endpoint(
+        "GET", "/v1/runs", list_runs, "read", "List runs", Listed[RunView], query=ListRuns,
+        errors=(404,), gives=eg.listed(eg.RUN),
+    ),
     Endpoint(
         "GET",
         "/v1/runs/{run_id}",
@@ -217,6 +218,7 @@ RUNS = (
         b.RunDetails,
         query=b.Waiting,
         errors=(404, 409),
+        gives=eg.RUN_DETAILS,
     ),
     Endpoint(
         "POST",
@@ -230,6 +232,7 @@ RUNS = (
         later=True,
         keyed=True,
         errors=(404, 409),
+        gives=eg.RESULT,
     ),
     Endpoint(
         "POST",
@@ -242,6 +245,7 @@ RUNS = (
         keyed=True,
         errors=(404, 409),
         example={"reason": "no longer needed"},
+        gives=eg.CANCELLED_RUN,
     ),
     Endpoint(
         "POST",
@@ -254,5 +258,6 @@ RUNS = (
         keyed=True,
         errors=(404, 409),
         example={"answer": "happened", "value": {"id": 7}},
+        gives=eg.EFFECT,
     ),
 )  # fmt: skip

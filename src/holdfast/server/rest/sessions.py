@@ -15,10 +15,10 @@ from holdfast.contracts import (
 from holdfast.errors import CallerError
 from holdfast.server import views
 from holdfast.server.rest import bodies as b
+from holdfast.server.rest import examples as eg
 from holdfast.server.rest.endpoint import Answer, Call, Endpoint
 from holdfast.server.rest.later import outcome
 from holdfast.server.rest.listing import Listed, Paged, seen
-from holdfast.server.work import Result
 
 
 async def _name(call: Call) -> str:
@@ -158,13 +158,10 @@ def _language(name: str) -> None:
         )
 
 
-_RESULT: Result = RunResult.model_validate(
-    {"status": "ok", "result": 3, "stdout": "hello\n", "run_id": "run_17f0"}
-)
-
 SESSIONS = (
     Endpoint(
-        "GET", "/v1/sessions", list_sessions, "read", "List sessions", Listed[SessionView], query=Paged
+        "GET", "/v1/sessions", list_sessions, "read", "List sessions", Listed[SessionView], query=Paged,
+        gives=eg.listed(eg.SESSION),
     ),
     Endpoint(
         "POST",
@@ -175,12 +172,13 @@ SESSIONS = (
         SessionView,
         body=b.CreateSession,
         keyed=True,
-        errors=(409,),
+        errors=(404, 409),
         example={"session_id": "notes"},
+        gives=eg.SESSION,
     ),
     Endpoint(
         "GET", "/v1/sessions/{session_id}", show_session, "read", "Show a session", SessionView,
-        errors=(404,),
+        errors=(404,), gives=eg.SESSION,
     ),
     Endpoint(
         "DELETE",
@@ -191,6 +189,7 @@ SESSIONS = (
         SessionView,
         query=b.InSession,
         errors=(404, 409),
+        gives=eg.DESTROYED,
     ),
     Endpoint(
         "POST",
@@ -206,7 +205,7 @@ SESSIONS = (
         later=True,
         errors=(404, 409),
         example={"code": "print('hello')\n1 + n", "inputs": {"n": 2}},
-        gives=_RESULT,
+        gives=eg.RESULT,
     ),
     Endpoint(
         "POST",
@@ -218,6 +217,7 @@ SESSIONS = (
         body=b.InSession,
         keyed=True,
         errors=(404, 409),
+        gives=eg.SNAPSHOT,
     ),
     Endpoint(
         "POST",
@@ -229,6 +229,8 @@ SESSIONS = (
         body=b.RestoreSession,
         keyed=True,
         errors=(404, 409),
+        example={"snapshot": eg.SNAPSHOT.snapshot},
+        gives=eg.SESSION,
     ),
     Endpoint(
         "POST",
@@ -242,6 +244,7 @@ SESSIONS = (
         keyed=True,
         errors=(404, 409),
         example={"new_session_id": "notes-2"},
+        gives=eg.FORKED,
     ),
     Endpoint(
         "POST",
@@ -253,6 +256,7 @@ SESSIONS = (
         body=b.InSession,
         keyed=True,
         errors=(404, 409),
+        gives=eg.SESSION,
     ),
     Endpoint(
         "POST",
@@ -264,5 +268,6 @@ SESSIONS = (
         body=b.CancelSession,
         keyed=True,
         errors=(404, 409),
+        gives=eg.CANCELLED,
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from holdfast.contracts.surface import SurfaceView
 from holdfast.gate.executor import Toolbox
 from holdfast.server import views
 from holdfast.server.rest import bodies as b
+from holdfast.server.rest import examples as eg
 from holdfast.server.rest.endpoint import Answer, Call, Endpoint
 from holdfast.server.rest.listing import Listed
 from holdfast.shell.services import setup_of
@@ -78,18 +79,19 @@ async def remove_surface(call: Call) -> Any:
 TOOLS = (
     Endpoint(
         "GET", "/v1/tools", list_tools, "read", "List or find capabilities", Listed[b.ToolLine],
-        query=FindTools, errors=(404,),
+        query=FindTools, errors=(404,), gives=eg.listed(eg.TOOL),
     ),
     Endpoint(
         "GET", "/v1/tools/{name}", show_tool, "read", "Show a capability", dict[str, Any],
-        query=b.OfSession, errors=(404,),
+        query=b.OfSession, errors=(404,), gives=eg.TOOL_DETAILS,
     ),
     Endpoint(
-        "GET", "/v1/surfaces", list_surfaces, "read", "List tool surfaces", Listed[SurfaceView]
+        "GET", "/v1/surfaces", list_surfaces, "read", "List tool surfaces", Listed[SurfaceView],
+        gives=eg.listed(eg.SURFACE),
     ),
     Endpoint(
         "GET", "/v1/surfaces/{name}", show_surface, "read", "Show a tool surface", SurfaceView,
-        errors=(404,),
+        errors=(404,), gives=eg.SURFACE,
     ),
     Endpoint(
         "POST",
@@ -102,9 +104,10 @@ TOOLS = (
         status=201,
         keyed=True,
         example={"name": "files", "spec": {"kind": "stdio", "command": "mcp-files"}},
+        gives=eg.STAGED,
     ),
     Endpoint(
         "DELETE", "/v1/surfaces/{name}", remove_surface, "admin", "Remove a tool surface",
-        SurfaceView, errors=(404,),
+        SurfaceView, errors=(404,), gives=eg.SURFACE,
     ),
 )  # fmt: skip
