@@ -334,7 +334,9 @@ async def test_who_is_not_signed_in_is_told_how(web: Site):
     stranger = await web.client()
     answer = await stranger.get("/", headers=HTML)
     assert answer.status_code == 401
-    assert "holdfast token link" in checked(answer)
+    assert f"holdfast token link --at {BASE}<" in checked(answer)
+    elsewhere = await stranger.get("/", headers={**HTML, "Host": "127.0.0.1:8000"})
+    assert "holdfast token link --at http://127.0.0.1:8000<" in checked(elsewhere)
     assert "www-authenticate" not in answer.headers
     assert (await stranger.get("/")).json()["code"] == "UNAUTHENTICATED"
     assert (await stranger.get("/v1/runs", headers=HTML)).json()["code"] == "UNAUTHENTICATED"
@@ -346,6 +348,24 @@ async def test_who_is_not_signed_in_is_told_how(web: Site):
     assert (toast.status_code, toast.headers["hx-reswap"]) == (401, "beforeend")
 
 
+async def test_a_person_with_a_name_decides_by_it(web: Site):
+    client = await web.client(*FULL)
+    approval, _ = await asks(client, "a-1", "pay('bob')")
+    hidden, _ = await asks(client, "b-1", "pay('bob')")
+    browser = await web.client()
+    link = await web.tokens.link(["read", "approve"], prefix="a-", name="Ada Lovelace")
+    await browser.get("/enter", params={"code": link})
+    text = await page(browser, "/")
+    assert "Ada Lovelace" in text
+    assert hidden not in text
+    await send(browser, f"/inbox/{approval}", {**HTML, "Origin": BASE}, decision="denied")
+    decision = (await client.get(f"/v1/approvals/{approval}")).json()["decision"]
+    assert decision["actor"] == "Ada Lovelace"
+    assert decision["via"].startswith("console:tok_")
+    assert "<strong>you</strong>" in await page(browser, f"/inbox/{approval}")
+    assert "Ada Lovelace" in await page(client, f"/inbox/{approval}")
+
+
 async def test_signing_out_ends_the_cookie_everywhere(web: Site):
     browser = await signed_in(web)
     kept = browser.cookies["holdfast"]
@@ -355,6 +375,7 @@ async def test_signing_out_ends_the_cookie_everywhere(web: Site):
     answer = await send(browser, "/sign-out", origin)
     assert answer.status_code == 200
     assert "You are signed out" in checked(answer)
+    assert f"holdfast token link --at {BASE}<" in answer.text
     assert "holdfast" not in browser.cookies
     browser.cookies.set("holdfast", kept)
     await page(browser, "/", 401)

@@ -177,7 +177,10 @@ def test_without_a_link_none_is_made_and_a_later_one_lets_in(tmp_path: Path, hol
     with server(tmp_path, "--no-link") as (_, said):
         assert said["link"] is None
         assert holdfast("token", "list", "--all")[1]["items"] == []
-        made = holdfast("token", "link", "--at", said["listening"], "--scope", "read")[1]["link"]
+        words = ("--scope", "read", "--prefix", "acme-", "--name", "Ada")
+        made = holdfast("token", "link", "--at", said["listening"], *words)[1]["link"]
+        [link] = holdfast("token", "list")[1]["items"]
+        assert (link["prefix"], link["name"]) == ("acme-", "Ada")
         with httpx.Client(base_url=said["listening"]) as browser:
             assert browser.get(made).status_code == 200
             assert browser.get("/v1/sessions").status_code == 200

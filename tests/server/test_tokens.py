@@ -141,6 +141,12 @@ async def test_a_link_is_good_once(tokens: Tokens):
     assert why.value.code == "UNAUTHENTICATED"
 
 
+async def test_a_link_hands_its_prefix_and_name_on(tokens: Tokens):
+    made = await tokens.enter(await tokens.link(["approve"], prefix="acme-", name="Ada"))
+    assert (made.view.scopes, made.view.prefix, made.view.name) == (("approve",), "acme-", "Ada")
+    assert (await tokens.enter(await tokens.link())).view.name == "browser"
+
+
 async def test_a_link_is_good_for_five_minutes(tokens: Tokens, clock: Clock):
     link = await tokens.link()
     clock.ms += LINK_MS

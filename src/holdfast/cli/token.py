@@ -21,6 +21,10 @@ SCOPES = ("read", "run", "approve", "admin")
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 TokenId = Annotated[str, typer.Argument(metavar="ID", help="tok_…, as `list` shows it.")]
+Prefix = Annotated[
+    str | None,
+    typer.Option("--prefix", metavar="P", help="It sees only sessions that begin with this."),
+]
 Scopes = Annotated[
     list[str],
     typer.Option("--scope", metavar="S", help="read, run, approve or admin; repeatable."),
@@ -30,10 +34,7 @@ Scopes = Annotated[
 @app.command()
 def create(
     scopes: Scopes,
-    prefix: Annotated[
-        str | None,
-        typer.Option("--prefix", metavar="P", help="It sees only sessions that begin with this."),
-    ] = None,
+    prefix: Prefix = None,
     name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help="In how long: 12h, 30d.")
@@ -113,13 +114,17 @@ def link(
         str, typer.Option("--at", metavar="URL", help="Where the server is.")
     ] = "http://127.0.0.1:7433",
     scopes: Scopes = ["admin"],  # noqa: B006 - typer copies it
+    prefix: Prefix = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Who it is for: what they decide is theirs.")
+    ] = None,
     as_json: _output.JsonFlag = None,
 ) -> int:
     """Make another link for a browser: good once, for five minutes."""
     _check(scopes)
 
     async def work(tokens: Tokens, who: str) -> str:
-        return await tokens.link(scopes, actor=who)
+        return await tokens.link(scopes, prefix=prefix, name=name, actor=who)
 
     made = f"{url.rstrip('/')}/enter?code={_with_tokens(work)}"
     if _output.as_json(as_json):

@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 from holdfast.contracts.token import TokenView
 from holdfast.errors import CallerError
 from holdfast.server.callers import Caller
-from holdfast.server.tokens import Tokens, refused
+from holdfast.server.tokens import BROWSER, Tokens, refused
 
 COOKIE = "holdfast"
 SECURE_COOKIE = "__Host-holdfast"
@@ -53,6 +53,7 @@ async def caller_of(conn: HTTPConnection, tokens: Tokens) -> Caller | None:
         view.prefix,
         via=f"console:{view.id}",
         token=view.id,
+        name=None if view.name == BROWSER else view.name,
     )
 
 

@@ -26,6 +26,13 @@ class Caller:
     """How they came in, on record with each decision: `http:token:tok_…`, `console:tok_…`, `rpc:…`, `mcp:…`."""
     token: str | None = None
     """The token they came with; `None`: by none, and nothing can be revoked."""
+    name: str | None = None
+    """The person's, if whoever let them in said so: what they decide is recorded as theirs. `via` tells the token."""
+
+    @property
+    def person(self) -> str:
+        """Who decides, on record."""
+        return self.name or self.id
 
     def may(self, scope: Scope) -> bool:
         """Whether they have this scope."""

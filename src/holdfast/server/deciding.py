@@ -23,7 +23,7 @@ async def check_own(
     if caller.sees(session if isinstance(session, str) else None):
         return
     said = ApprovalDecision.model_validate(
-        {"decision": decision, "reason": reason, "actor": caller.id, "via": caller.via}
+        {"decision": decision, "reason": reason, "actor": caller.person, "via": caller.via}
     )
     refused = ApprovalRefused(id=key[:80], decision=said, reason_code="approval.not_yours")
     await journal.append(ANSWERS, [Draft.of(refused, actor=caller.id)])

@@ -29,6 +29,8 @@ LINK_MS = 5 * 60_000
 """How long a link for a browser is good."""
 BROWSER_MS = 7 * 86_400_000
 """How long a browser stays signed in."""
+BROWSER = "browser"
+"""What a browser is called whose person has no name."""
 USED_EVERY = 60_000
 """Milliseconds between two records that a token was used."""
 
@@ -74,9 +76,22 @@ class Tokens:
         await self._journal.append(TOKENS, [draft])
         return Made(await self.show(made.id), made.text)
 
-    async def link(self, scopes: Iterable[str] = ("admin",), *, actor: str = "operator") -> str:
-        """The text of a link's token: good once, within five minutes, for a browser that gets these scopes."""
-        return (await self.create(scopes, kind="link", expires_in_ms=LINK_MS, actor=actor)).text
+    async def link(
+        self,
+        scopes: Iterable[str] = ("admin",),
+        *,
+        prefix: str | None = None,
+        name: str | None = None,
+        actor: str = "operator",
+    ) -> str:
+        """The text of a link's token: good once, within five minutes, for a browser that gets these rights.
+
+        `name`: the person who comes by it; what they decide is recorded as theirs.
+        """
+        made = await self.create(
+            scopes, prefix=prefix, name=name, kind="link", expires_in_ms=LINK_MS, actor=actor
+        )
+        return made.text
 
     async def enter(self, text: str) -> Made:
         """What the browser gets that comes by a link; raises `UNAUTHENTICATED` for one that was used."""
@@ -84,8 +99,9 @@ class Tokens:
         if link["kind"] != "link":
             raise refused()
         until = self._now() + BROWSER_MS
+        name = link.get("name") or BROWSER
         made, draft = _made(
-            link["scopes"], link.get("prefix"), "browser", until, "browser", f"link:{link['id']}"
+            link["scopes"], link.get("prefix"), name, until, "browser", f"link:{link['id']}"
         )
         taken = Draft.of(TokenRevoked(id=link["id"], reason="used"), actor=f"link:{link['id']}")
         try:

@@ -6,7 +6,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from holdfast.errors import HoldfastError
-from holdfast.server.console.page import environment, html
+from holdfast.server.console.page import environment, html, origin
 from holdfast.server.errors import error_response
 
 _NOT_PAGES = ("/v1/", "/rpc", "/mcp", "/static/", "/openapi.json", "/healthz", "/metrics")
@@ -43,6 +43,7 @@ def tell(conn: HTTPConnection, error: HoldfastError, status: int) -> Response | 
             htmx=_by_script(conn),
             path=conn.scope["path"],
             used=conn.scope["path"] == "/enter",
+            origin=origin(conn),
             waiting=0,
             seq=None,
         )

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from holdfast.server.callers import Caller
@@ -107,6 +107,12 @@ def html(text: str, status: int = 200, headers: dict[str, str] | None = None) ->
         **(headers or {}),
     }
     return Response(text, status, own, media_type="text/html")
+
+
+def origin(conn: HTTPConnection) -> str:
+    """Where this browser finds the server: what a link for it has to begin with."""
+    secure = conn.app.state.tls or conn.url.scheme == "https"
+    return f"{'https' if secure else 'http'}://{conn.url.netloc}"
 
 
 def is_htmx(request: Request) -> bool:

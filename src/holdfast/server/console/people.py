@@ -17,7 +17,7 @@ _WAYS = {
 
 def who(caller: Caller, actor: str | None) -> str:
     """Somebody on record, for whoever looks."""
-    return "you" if actor == caller.id else actor or "somebody"
+    return "you" if actor in (caller.id, caller.person) else actor or "somebody"
 
 
 def how(via: str | None) -> str:

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Route
 from holdfast.errors import CallerError
 from holdfast.server.auth import COOKIE, SECURE_COOKIE
 from holdfast.server.callers import Caller
-from holdfast.server.console.page import environment, html
+from holdfast.server.console.page import environment, html, origin
 
 _BROWSER = "browser:"
 
@@ -32,7 +32,14 @@ async def _sign_out(request: Request) -> Response:
     text = (
         environment()
         .get_template("signed_out.html")
-        .render(caller=None, htmx=False, path="/sign-out", waiting=0, seq=None)
+        .render(
+            caller=None,
+            htmx=False,
+            path="/sign-out",
+            waiting=0,
+            seq=None,
+            origin=origin(request),
+        )
     )
     answer = html(text)
     for name, secure in ((COOKIE, False), (SECURE_COOKIE, True)):

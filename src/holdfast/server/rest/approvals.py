@@ -25,8 +25,8 @@ class ListApprovals(Paged):
 
 async def speaks_for(call: Call, said: str | None) -> str:
     """Who a decision is recorded for: the caller; whoever may everything may name another."""
-    if said is None or said == call.caller.id:
-        return call.caller.id
+    if said is None or said in (call.caller.id, call.caller.person):
+        return call.caller.person
     if not call.caller.may("admin"):
         await call.admin_only("`actor`")
     return said
