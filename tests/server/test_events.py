@@ -138,6 +138,7 @@ async def test_filters_by_session_run_and_kind(hf: Runtime, server: Site):
     assert await heard("kind=run", lambda one: one.kind.startswith("run_"))
     wanted = ("run_completed", "session_created")
     assert await heard("kind=run_completed,session", lambda one: one.kind in wanted)
+    assert await heard("kind=run_completed,%20session,", lambda one: one.kind in wanted)
 
 
 async def test_an_answer_to_an_approval_is_part_of_the_session_that_asked(

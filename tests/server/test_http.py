@@ -1,5 +1,6 @@
 """HTTP: sessions, runs, approvals, agents, the journal, tools and surfaces."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -175,7 +176,8 @@ async def test_a_run_waits_is_approved_and_goes_on(admin: httpx.AsyncClient):
     again = await admin.post(
         f"/v1/approvals/{parked['approval_id']}/decision", json={"decision": "denied"}
     )
-    refused(again, 409, "APPROVAL_CLOSED")
+    late = refused(again, 409, "APPROVAL_CLOSED")["message"]
+    assert re.search(r"already, by token:tok_\w+ \(http:token:tok_\w+\); your answer", late), late
     shown = ok(await admin.get(f"/v1/approvals/{parked['approval_id']}"))
     assert shown["status"] == "approved"
 
@@ -295,6 +297,17 @@ async def test_the_journal_is_read_in_parts(admin: httpx.AsyncClient, hf: Runtim
     assert {one["stream"] for one in of_s} == {"s"}
     ended = ok(await admin.get("/v1/journal", params={"kind": "effect_result"}))["items"]
     assert [one["stream"] for one in ended] == ["s", "t"]
+
+
+async def test_what_secrets_are_known_by_is_told_nobody(web: Site):
+    reader = await web.client("read")
+    params = {"kind": "token_created"}
+    found = ok(await reader.get("/v1/journal", params=params))["items"]
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "journal.read", "params": params}
+    found += ok(await reader.post("/rpc", json=asked))["result"]["items"]
+    assert len(found) >= 2
+    assert {"id", "scopes"} <= set(found[0]["payload"])
+    assert not [one for one in found if "secret" in one["payload"]]
 
 
 async def test_tools_are_listed_found_and_shown(admin: httpx.AsyncClient):

@@ -109,6 +109,8 @@ async def test_every_method_of_the_surface_is_there(hf):
         (b'{"jsonrpc":"2.0","id":1,"method":5}', -32600),
         (b'{"jsonrpc":"2.0","id":{},"method":"session.list"}', -32600),
         (b'{"jsonrpc":"2.0","id":true,"method":"session.list"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1e999,"method":"session.list"}', -32600),
+        (b'{"jsonrpc":"2.0","id":-1e999,"method":"session.list"}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"method":"session.list","params":"x"}', -32602),
         (b'{"jsonrpc":"2.0","id":1,"method":"session.list","params":{"odd":1}}', -32602),
         (b'{"jsonrpc":"2.0","id":1,"method":"session.list","params":[1,2,3,4]}', -32602),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -240,6 +241,18 @@ async def test_lists_have_only_what_is_the_tenants(site: Site):
     assert made["id"].startswith("ten-")
 
 
+async def test_a_tenant_is_not_told_where_on_this_machine_things_are(tmp_path: Path, site: Site):
+    database = {"name": "shop", "url": f"sqlite:///{tmp_path}/shop.db"}
+    setup = {"mounts": [{"path": "/data", "host": str(tmp_path)}], "databases": [database]}
+    await site.ask("session.create", session_id="ten-a", setup=setup)
+    whole = await site.ask("policy.get", "reader", session_id="ten-a")
+    assert whole["setup"]["mounts"][0]["host"] == str(tmp_path)
+    told = await site.ask("policy.get", "tenant", session_id="ten-a")
+    assert str(tmp_path) not in json.dumps(told)
+    assert told["setup"]["mounts"] == [{"path": "/data", "writable": False}]
+    assert told["capabilities"] == whole["capabilities"]
+
+
 async def test_what_is_for_nobody_is_not_read(hf: Runtime, site: Site):
     said: dict[str, Any] = {"word": "swordfish"}
     await hf.journal.append("s", [Draft(kind="test.note", payload=said, privacy=Privacy.SECRET)])
@@ -272,6 +285,20 @@ async def test_a_web_socket_is_a_connection_with_events(hf: Runtime, site: Site)
     [event] = [one["params"] for one in told if one.get("method") == "journal.event"]
     assert event["subscription"] == name
     assert event["event"]["kind"] == "session_created"
+
+
+async def test_watching_a_session_has_what_shared_streams_say_of_it(hf: Runtime, site: Site):
+    parked = await site.ask("session.run", session_id="s", code="pay('amy')")
+    after = await hf.journal.last_seq()
+    await hf.shell.run("1", session="t")
+    decision = {"id": parked["approval_id"], "decision": "denied", "resume": False}
+    await site.ask("approvals.decide", **decision)
+    async with websockets.connect(f"ws://127.0.0.1:{site.port}/rpc") as socket:
+        asked = request("journal.subscribe", after=after, session_id="s")
+        await socket.send(json.dumps(asked))
+        await socket.recv()
+        event = json.loads(await socket.recv())["params"]["event"]
+    assert (event["kind"], event["stream"]) == ("approval_responded", "holdfast:approvals")
 
 
 async def test_a_web_socket_of_nobody_is_refused(site: Site):

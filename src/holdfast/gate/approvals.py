@@ -218,7 +218,7 @@ class Approvals:
             )
         return Conflict(
             "APPROVAL_CLOSED",
-            f"Plan `{plan_id}` is `{row['status']}` already; your answer does not count.",
+            f"Plan `{plan_id}` is `{row['status']}` already{_by(row)}; your answer does not count.",
             hint="A new dry run makes a new plan.",
         )
 
@@ -279,7 +279,8 @@ class Approvals:
             await self._refuse(approval_id, said, "approval.late_response")
             return Conflict(
                 "APPROVAL_CLOSED",
-                f"Approval `{approval_id}` is `{row['status']}` already; your answer does not count.",
+                f"Approval `{approval_id}` is `{row['status']}` already{_by(row)};"
+                " your answer does not count.",
                 hint="`holdfast approvals show` tells who decided, and when.",
             )
         await self._refuse(approval_id, said, "approval.decision_not_allowed")
@@ -293,6 +294,14 @@ class Approvals:
     async def _refuse(self, approval_id: str, said: ApprovalDecision, code: str) -> None:
         refused = ApprovalRefused(id=approval_id, decision=said, reason_code=code)
         await self._journal.append(ANSWERS, [Draft.of(refused, actor=said.actor or "holdfast")])
+
+
+def _by(row: dict[str, Any]) -> str:
+    """Who has decided, where somebody has, and how they were known."""
+    said = row.get("decision")
+    if said is None or said.get("actor") is None:
+        return ""
+    return f", by {said['actor']}" + (f" ({said['via']})" if said.get("via") else "")
 
 
 def _filled(row: dict[str, Any], decision: Decision, content: Json) -> Body | None:

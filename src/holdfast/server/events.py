@@ -152,7 +152,8 @@ class EventStream(Response):
         self._hub = hub
         self._caller = caller
         self._wanted = wanted
-        self._kinds = frozenset((wanted.kind or "").split(",")) if wanted.kind else None
+        named = (one.strip() for one in (wanted.kind or "").split(","))
+        self._kinds = frozenset(one for one in named if one) or None
         self._seq = after
         self._told = after
         self._writing = anyio.Lock()

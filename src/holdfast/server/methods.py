@@ -31,6 +31,7 @@ from holdfast.server.callers import LOCAL, Caller, Scope
 from holdfast.server.deciding import check_own
 from holdfast.server.rights import PLAN, Note, Rights
 from holdfast.server.rpc import Call, Method
+from holdfast.server.sight import session_of
 from holdfast.shell.services import setup_of
 
 MAX_SCANNED = 50_000
@@ -198,7 +199,7 @@ class Methods:
     async def _policy(self, asked: p.OfSession, _: Call) -> dict[str, Any]:
         toolbox, setup, limits = await self._opened(asked.session_id)
         rules = self._hf.policy.within(setup.rules)
-        return views.policy(toolbox, rules, limits, setup)
+        return views.policy(toolbox, rules, limits, setup, whole=self._rights.caller.prefix is None)
 
     async def _opened(self, session_id: str | None) -> tuple[Toolbox, Setup, SessionLimits]:
         services, row = self._hf.shell.services, None
@@ -343,14 +344,23 @@ class Methods:
                 async for record in self._hf.journal.subscribe(after=after):
                     if isinstance(record, Gap):
                         continue  # asked for none, so there is none
-                    same = asked.session_id in (None, record.stream)
-                    wanted = same and asked.kind in (None, record.kind)
-                    if wanted and await self._rights.sees(record):
+                    wanted = asked.kind in (None, record.kind)
+                    if (
+                        wanted
+                        and await self._is_of(record, asked)
+                        and await self._rights.sees(record)
+                    ):
                         told = {"subscription": name, "event": Event.of(record)}
                         await call.notify("journal.event", told)
             except HoldfastError as why:
                 ended = {"subscription": name, "error": why.to_json()}
                 await call.notify("journal.ended", ended)
+
+    async def _is_of(self, record: Record, asked: p.Subscribe) -> bool:
+        """Whether a record is about the session that is watched, as `/v1/events` has it."""
+        if asked.session_id is None:
+            return True
+        return await session_of(self._hf.journal, record) == asked.session_id
 
     async def _unsubscribe(self, asked: p.Unsubscribe, call: Call) -> dict[str, Any]:
         scope = call.subscriptions.pop(asked.subscription, None)

@@ -198,7 +198,7 @@ class ReadJournal(Asked):
     limit: int = Field(default=100, ge=1, le=10_000)
     """At most so many."""
     session_id: str | None = None
-    """Only of this session."""
+    """Only what its own stream holds, which is found at once. Answers to it and its plans are in shared streams."""
     run_id: str | None = None
     """Only of this run."""
     kind: str | None = None
@@ -211,7 +211,7 @@ class Subscribe(Asked):
     after: int | None = Field(default=None, ge=0, lt=1 << 63)
     """Start after this seq; without, with what comes from now on."""
     session_id: str | None = None
-    """Only of this session."""
+    """Only what is about this session, also in shared streams: answers to it, and its plans."""
     kind: str | None = None
     """Only of this kind."""
 

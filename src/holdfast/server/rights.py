@@ -16,7 +16,7 @@ from holdfast.journal import Journal
 from holdfast.server import params as p
 from holdfast.server import views
 from holdfast.server.callers import LOCAL, Caller, Scope
-from holdfast.server.sight import readable, session_of
+from holdfast.server.sight import readable, session_of, without_secrets
 
 PLAN = "plan_"
 """Starts the name of a plan."""
@@ -62,10 +62,11 @@ class Rights:
         return self.caller.sees(await session_of(self._journal, record))
 
     def shown(self, record: Record) -> Record:
-        """A record as they may see it: of some, only that it is there."""
-        if self.caller == LOCAL or readable(record):
+        """A record as they may see it: of some, only that it is there. Whoever has the file sees all."""
+        if self.caller == LOCAL:
             return record
-        return record.model_copy(update={"payload": {}})
+        payload = without_secrets(record) if readable(record) else {}
+        return record.model_copy(update={"payload": payload})
 
     async def page(
         self,

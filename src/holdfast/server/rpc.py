@@ -12,6 +12,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, NamedTuple, NoReturn, cast
 from weakref import WeakValueDictionary
 
@@ -256,7 +257,9 @@ def _is_notification(message: Any) -> bool:
 
 
 def _is_id(value: Any) -> bool:
-    return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
+    if isinstance(value, float):
+        return isfinite(value)  # `1e999` is JSON, and what Python makes of it is not
+    return value is None or (isinstance(value, str | int) and not isinstance(value, bool))
 
 
 def _id_of(message: Any) -> Any:

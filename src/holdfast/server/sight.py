@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.contracts import Record
 from holdfast.journal import Journal
 from holdfast.journal.log import READABLE
@@ -38,6 +40,19 @@ async def _session_in(journal: Journal, projection: str, key: str) -> str | None
     row = await journal.row(projection, key)
     found = None if row is None else row.get("session_id")
     return found if isinstance(found, str) else None
+
+
+_SECRETS = {"token_created": frozenset({"secret"})}
+"""Kind → what of it is for nobody but this server, be it just a digest."""
+
+
+# `Any`: JSON.
+def without_secrets(record: Record) -> dict[str, Any]:
+    """What a record says, without what is for nobody but this server."""
+    hidden = _SECRETS.get(record.kind)
+    if hidden is None:
+        return dict(record.payload)
+    return {name: value for name, value in record.payload.items() if name not in hidden}
 
 
 def readable(record: Record) -> bool:

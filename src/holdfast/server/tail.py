@@ -18,7 +18,7 @@ from holdfast.contracts import Event, Record
 from holdfast.journal import Journal
 from holdfast.journal.chain import Stored, decode
 from holdfast.server.rpc import encoded
-from holdfast.server.sight import readable, session_of
+from holdfast.server.sight import readable, session_of, without_secrets
 
 PAGE = 256
 """Records of a page."""
@@ -70,7 +70,7 @@ class Frame:
         record = decode(self._stored)
         if not readable(record):
             return self._plain
-        said = {**Event.of(record).model_dump(mode="json"), "payload": record.payload}
+        said = {**Event.of(record).model_dump(mode="json"), "payload": without_secrets(record)}
         return self._written(encoded(said))
 
     def _written(self, data: bytes) -> bytes:

@@ -48,13 +48,21 @@ def tool(toolbox: Toolbox, name: str) -> dict[str, Any]:
     return {**one.model_dump(mode="json"), **more}
 
 
-def policy(toolbox: Toolbox, rules: Policy, limits: SessionLimits, setup: Setup) -> dict[str, Any]:
-    """What a session is held to."""
+def policy(
+    toolbox: Toolbox, rules: Policy, limits: SessionLimits, setup: Setup, *, whole: bool = True
+) -> dict[str, Any]:
+    """What a session is held to; unless `whole`, without where on this machine that is."""
+    opened = setup.model_dump(mode="json")
+    if not whole:
+        del opened["capabilities"]
+        for one in (*opened["mounts"], *opened["databases"]):
+            one.pop("host", None)
+            one.pop("url", None)
     return {
         "limits": limits.model_dump(mode="json"),
         "capabilities": [one.name for one in toolbox.all()],
         "policy": rules.describe(),
-        "setup": setup.model_dump(mode="json"),
+        "setup": opened,
     }
 
 

@@ -12,7 +12,7 @@ from holdfast.contracts._base import Asked, Told
 from holdfast.server.rest import bodies as b
 from holdfast.server.rest import examples as eg
 from holdfast.server.rest.endpoint import Call, Endpoint
-from holdfast.server.sight import readable, session_of
+from holdfast.server.sight import readable, session_of, without_secrets
 
 MOST = 1000
 SCANNED = 20_000
@@ -36,7 +36,7 @@ class ReadJournal(Asked):
     limit: int = Field(default=100, ge=1, le=MOST)
     """At most so many."""
     session_id: str | None = None
-    """Only of this session."""
+    """Only what its own stream holds, which is found at once. Answers to it and its plans are in shared streams: read all, or `/v1/events?session=`."""
     run_id: str | None = None
     """Only of this run."""
     kind: str | None = None
@@ -80,8 +80,7 @@ def is_wanted(record: Record, asked: ReadJournal) -> bool:
 def told(record: Record) -> b.JournalRecord:
     """A record as callers see it; of some, only that it is there."""
     fields: dict[str, Any] = record.model_dump(mode="json")
-    if not readable(record):
-        fields["payload"] = None
+    fields["payload"] = without_secrets(record) if readable(record) else None
     return b.JournalRecord.model_validate(fields)
 
 
