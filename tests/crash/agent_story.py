@@ -23,7 +23,7 @@ import holdfast
 from holdfast import Agent
 from holdfast.agent.history import History, history_of
 from holdfast.contracts import Record
-from holdfast.contracts._base import dumped
+from holdfast.contracts._dump import dumped
 from holdfast.contracts.message import check_messages
 from holdfast.contracts.model import ModelAnswer, ModelDelta, ModelProfile, ModelRequest
 from holdfast.errors import CallerError

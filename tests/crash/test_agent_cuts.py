@@ -10,7 +10,7 @@ from tests.crash.test_prefixes import Noting
 import holdfast
 from holdfast import Agent, capability
 from holdfast.contracts import Draft
-from holdfast.contracts._base import dumped
+from holdfast.contracts._dump import dumped
 from holdfast.journal import Journal, MemoryJournal
 from holdfast.models.script import Line, call, say, together, write_code
 from holdfast.models.scripted import Scripted
