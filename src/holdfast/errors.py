@@ -136,7 +136,7 @@ CODES: dict[str, ErrorCode] = _table(
     ErrorCode("SURFACE_FAILED", "operator", "runtime_error", "a tool surface can't be connected"),
     ErrorCode("VAULT_UNAVAILABLE", "operator", "runtime_error", "the vault's key or file fails"),
     ErrorCode("AUTH_FAILED", "operator", "runtime_error", "an authorization server refuses"),
-    ErrorCode("HOOK_FAILED", "operator", "interrupted", "a hook failed that may not fail"),
+    ErrorCode("HOOK_FAILED", "operator", "runtime_error", "a hook failed that may not fail"),
     ErrorCode("MODEL_RATE_LIMITED", "operator", "runtime_error", "the provider wants fewer calls"),
     ErrorCode(
         "MODEL_OVERLOADED", "operator", "runtime_error", "the provider has trouble of its own"

@@ -48,7 +48,7 @@ async def test_run_starting_stops_the_run_before_the_model_is_asked() -> None:
 
 
 async def test_an_item_without_text_is_refused() -> None:
-    one = at("run_starting", lambda q: q.inject("  "), "inject_context", failure="interrupt_run")
+    one = at("run_starting", lambda q: q.inject("  "), "inject_context", failure="fail_run")
     async with holdfast.open("memory:", {}, hooks=[one]) as hf:
         run = await ran(hf, Agent(model(say("fine"))))
         assert (run.status, run.result.cause) == ("failed", "HookFailure")
@@ -184,7 +184,6 @@ POINTS = [
 @pytest.mark.parametrize(
     ("failure", "cause", "code"),
     [
-        ("interrupt_run", "HookFailure", "HOOK_FAILED"),
         ("fail_run", "HookFailure", "HOOK_FAILED"),
         ("deny", "HookDenied", "PERMISSION_DENIED"),
     ],
@@ -202,6 +201,34 @@ async def test_a_hook_that_fails_where_it_may_not_ends_the_run(
         assert await decisions(hf, run) == [(point, "failed")]
 
 
+@pytest.mark.parametrize(("point", "right"), POINTS)
+async def test_a_run_that_stands_at_a_failed_hook_goes_on_once_it_is_repaired(
+    point: str, right: str
+) -> None:
+    broken = [True]
+
+    def fails(question: HookInput) -> None:
+        if broken:
+            raise RuntimeError("broken")
+
+    asked = list[HookInput]()
+    one = at(point, fails, right, failure="interrupt_run", asked=asked)
+    asks = model(say("done"))
+    async with holdfast.open("memory:", {}, hooks=[one]) as hf:
+        run = await ran(hf, Agent(asks))
+        for _ in range(2):  # it is asked again each time
+            found = run.status, run.result.cause, run.error.code
+            assert found == ("needs_attention", "HookFailure", "HOOK_FAILED")
+            assert (await hf.runs.show(run.id)).status == "needs_attention"
+            assert await decisions(hf, run) == [(point, "failed")] * len(asked)
+            run = await run.resume()
+        broken.clear()
+        run = await run.resume()
+        assert (run.status, run.output, len(asked)) == ("completed", "done", 4)
+        await check(hf, run)
+    assert len(asks.requests) == 1
+
+
 @pytest.mark.parametrize("point", [point for point, _ in POINTS if point != "before_run_complete"])
 async def test_an_observer_that_fails_changes_nothing(point: str) -> None:
     def fails(question: HookInput) -> None:
@@ -214,7 +241,7 @@ async def test_an_observer_that_fails_changes_nothing(point: str) -> None:
         assert await decisions(hf, run) == [(point, "failed")]
 
 
-async def test_a_hook_that_is_late_ends_the_run() -> None:
+async def test_a_hook_that_is_late_stops_the_run() -> None:
     async def slow(question: HookInput) -> None:
         await anyio.sleep_forever()
 
@@ -222,7 +249,7 @@ async def test_a_hook_that_is_late_ends_the_run() -> None:
     asks = model(say("never"))
     async with holdfast.open("memory:", {}, hooks=[one]) as hf:
         run = await ran(hf, Agent(asks))
-        assert (run.status, run.result.cause) == ("failed", "HookFailure")
+        assert (run.status, run.result.cause) == ("needs_attention", "HookFailure")
         assert await decisions(hf, run) == [("before_model_call", "timed")]
     assert asks.requests == []
 

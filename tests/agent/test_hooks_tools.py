@@ -1,5 +1,6 @@
 """Hooks of the gate in an agent's run: the same for what the model calls itself and for what its code calls."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ async def test_a_hook_that_fails_before_a_call_ends_the_run(code: bool) -> None:
     def fails(question: HookInput) -> Any:
         raise RuntimeError("broken")
 
-    world, one = World(), at("before_tool_call", fails, "deny", failure="interrupt_run")
+    world, one = World(), at("before_tool_call", fails, "deny", failure="fail_run")
     async with holdfast.open("memory:", ASKS_NOT, hooks=[one]) as hf:
         run = await ran(hf, agent(world, code, wants(code), say("never")))
         assert (run.status, run.result.cause) == ("failed", "HookFailure")
@@ -115,3 +116,96 @@ async def test_a_run_that_a_hook_ends_leaves_nobody_asked() -> None:
         assert await hf.approvals.list() == []
         assert ("before_tool_call", "failed") in await decisions(hf, run)
     assert world.done == []
+
+
+POINTS = pytest.mark.parametrize(
+    ("point", "right"),
+    [("before_tool_call", "deny"), ("after_tool_call", "rewrite_tool_result")],
+)
+
+
+@BOTH
+@POINTS
+async def test_a_run_stands_at_a_call_whose_hook_failed(
+    code: bool, point: str, right: str, tmp_path: Path
+) -> None:
+    """Repaired, the hook is asked again, elsewhere, too; the call is made once, and its result not shown before."""
+    broken, asked = [True], list[HookInput]()
+
+    def fails(question: HookInput) -> Any:
+        if broken:
+            raise RuntimeError("broken")
+
+    world, one = World(), at(point, fails, right, failure="interrupt_run", asked=asked)
+    made = ["ann"] if point == "after_tool_call" else []
+    url, script = f"sqlite:///{tmp_path}/journal.db", [wants(code), say("done")]
+    async with holdfast.open(url, ASKS_NOT, hooks=[one]) as hf:
+        run = await ran(hf, agent(world, code, *script))
+        found = run.status, run.result.cause, run.error.code
+        assert found == ("needs_attention", "HookFailure", "HOOK_FAILED")
+        assert world.done == made
+        run = await run.resume()
+        await check(hf, run)
+        assert (run.status, len(asked), world.done) == ("needs_attention", 2, made)
+    broken.clear()
+    async with holdfast.open(url, ASKS_NOT, hooks=[one]) as hf:
+        result = await hf.agents.resume(run.id, agent(world, code, *script).definition())
+        assert (result.status, result.text) == ("completed", "done")
+        messages = (await hf.agents.messages("s")).messages
+        assert "sent to ann" in getattr(messages[2], "text", "")
+    assert (world.done, len(asked)) == (["ann"], 3)
+
+
+@BOTH
+@POINTS
+async def test_a_run_fails_with_its_hook_and_the_call_is_not_made_again(
+    code: bool, point: str, right: str
+) -> None:
+    def fails(question: HookInput) -> Any:
+        raise RuntimeError("broken")
+
+    world, one = World(), at(point, fails, right, failure="fail_run")
+    async with holdfast.open("memory:", ASKS_NOT, hooks=[one]) as hf:
+        run = await ran(hf, agent(world, code, wants(code), say("never")))
+        found = run.status, run.result.cause, run.error.code
+        assert found == ("failed", "HookFailure", "HOOK_FAILED")
+        assert (await hf.shell.run("1 + 1", session="s")).result == 2
+        assert [one.status for one in await hf.runs.list(status="active")] == []
+    assert world.done == (["ann"] if point == "after_tool_call" else [])
+
+
+@BOTH
+async def test_a_result_that_a_failed_hook_withholds_is_an_error_the_model_sees(code: bool) -> None:
+    def fails(question: HookInput) -> Any:
+        raise RuntimeError("broken")
+
+    world, one = World(), at("after_tool_call", fails, "rewrite_tool_result", failure="deny")
+    async with holdfast.open("memory:", ASKS_NOT, hooks=[one]) as hf:
+        run = await ran(hf, agent(world, code, wants(code), say("sorry")))
+        assert (run.status, run.output) == ("completed", "sorry")
+        shown = getattr(run.messages[2], "text", "")
+        assert "was called, and its result is withheld" in shown
+        assert "sent to ann" not in shown
+    assert world.done == ["ann"]
+
+
+async def test_calls_made_together_with_one_whose_hook_failed_keep_their_results() -> None:
+    broken = [True]
+
+    def fails(question: HookInput) -> Any:
+        if broken and "bob" in str(question.result):
+            raise RuntimeError("broken")
+
+    world = World()
+    one = at("after_tool_call", fails, "rewrite_tool_result", failure="interrupt_run")
+    both = together(call("send", to="ann"), call("send", to="bob"))
+    async with holdfast.open("memory:", ASKS_NOT, hooks=[one]) as hf:
+        run = await ran(hf, agent(world, False, both, say("done")))
+        assert run.status == "needs_attention"
+        broken.clear()
+        run = await run.resume()
+        await check(hf, run)
+        assert run.status == "completed"
+        shown = [getattr(one, "text", "") for one in run.messages[2:4]]
+        assert shown == ["sent to ann", "sent to bob"]
+    assert sorted(world.done) == ["ann", "bob"]

@@ -227,3 +227,40 @@ def test_a_run_nobody_knows(holdfast, used, in_process, command: str):
 def test_looking_makes_nothing(holdfast):
     assert holdfast("runs", "list").json == {"items": [], "next": None}
     assert not holdfast.home.exists()
+
+
+HOOK = """
+[[hooks]]
+id = "ledger"
+point = "after_tool_call"
+rights = ["rewrite_tool_result"]
+failure = "{failure}"
+timeout_ms = 60000
+command = ["sh", "-c", "test ! -e broken"]
+"""
+
+
+def test_what_a_failed_hook_stops_is_resumed_once_it_is_repaired(holdfast, world, tools, tmp_path):
+    (tmp_path / "holdfast.toml").write_text(ALLOW + HOOK.format(failure="interrupt_run"))
+    (tmp_path / "broken").touch()
+    done = holdfast("run", *tools, "-e", "ship('cake')")
+    assert (done.code, done.json["status"]) == (4, "interrupted")
+    assert [one["status"] for one in done.json["external_calls"]] == ["ok"]
+    [run] = holdfast("runs", "list", "--status", "needs_attention").json["items"]
+    (tmp_path / "broken").unlink()
+    done = holdfast("runs", "resume", run["id"])
+    assert (done.code, done.json["status"]) == (0, "ok")
+    assert world.done == ["ship cake"]
+
+
+def test_a_run_fails_with_a_hook_that_says_so(holdfast, world, tools, tmp_path):
+    (tmp_path / "holdfast.toml").write_text(ALLOW + HOOK.format(failure="fail_run"))
+    (tmp_path / "broken").touch()
+    done = holdfast("run", *tools, "-e", "ship('cake')")
+    assert (done.code, done.json["status"], done.json["error"]["code"]) == (
+        1,
+        "runtime_error",
+        "HOOK_FAILED",
+    )
+    assert [one["status"] for one in done.json["external_calls"]] == ["ok"]
+    assert world.done == ["ship cake"]

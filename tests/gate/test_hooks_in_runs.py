@@ -153,7 +153,7 @@ async def test_request_approval_does_not_overrule_a_denial() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "status"), [("deny", "permission_denied"), ("interrupt_run", "interrupted")]
+    ("failure", "status"), [("deny", "permission_denied"), ("fail_run", "runtime_error")]
 )
 async def test_timeout_closes(failure: str, status: str) -> None:
     world = World()

@@ -278,6 +278,18 @@ async def test_resuming_while_it_waits_changes_nothing(url: str) -> None:
         assert world.done == ["tick ann", "tick bob"]
 
 
+async def test_the_call_it_waits_at_is_told_by_its_digest(url: str) -> None:
+    world = World()
+    async with opened(url, world) as hf:
+        run = await parked(hf, LOOP)
+        *_, line = run.external_calls
+        assert (line.name, line.status) == ("pay", "approval_pending")
+        assert run.metrics.external_calls_count == len(run.external_calls) == 3
+        done = await approve(hf, run)
+        assert done.external_calls[2].request_digest == line.request_digest
+        assert len(line.request_digest) == 64
+
+
 async def test_resuming_what_is_over_gives_its_result(url: str) -> None:
     world = World()
     async with opened(url, world) as hf:

@@ -29,7 +29,7 @@ from holdfast.contracts import (
 from holdfast.contracts.agent import ToolAnswered
 from holdfast.contracts.message import ToolCallPart
 from holdfast.errors import HoldfastError, ModelError, OperatorError
-from holdfast.gate.crossing import Crossing, Doubt, Mood
+from holdfast.gate.crossing import Crossing, Held, Mood, Outcome
 from holdfast.journal.pen import LOST
 from holdfast.shell.discovery import discovery
 from holdfast.shell.requests import check_request
@@ -52,6 +52,8 @@ class Calls:
     work: Work
     standing: bool = False
     """Whether one of them waits, or nobody knows what became of it."""
+    hook: HoldfastError | None = None
+    """Why one of them can't go on where a hook failed."""
     left_out: bool = False
     """Whether one was not made, because the run is to stop."""
     _waiting: set[str] = field(default_factory=set[str])
@@ -144,13 +146,15 @@ class Calls:
                 raise
             await self._refuse(call, why)
             return
+        failed = result.error is not None and result.error.code == "HOOK_FAILED"
         if result.status in _STANDING and work.session.open_run is not None:
             self.standing = True
+            if failed:
+                self.hook = self.hook or _hook_failed(result)
             return
         await self._ran(call, result)
-        if result.error is not None and result.error.code == "HOOK_FAILED":
-            # What a hook may not fail at stops the run, not only the program.
-            raise OperatorError("HOOK_FAILED", result.error.message, hint=result.error.hint)
+        if failed:  # what a hook may not fail at stops the run, not only the program
+            raise _hook_failed(result)
 
     def _request(self, call: ToolCallPart) -> RunRequest:
         code = call.arguments.get("code")
@@ -207,8 +211,10 @@ class Calls:
             lazy=alone and not work.desk.shares,
         )
         end = await work.gate.perform(crossing)
-        if isinstance(end, Doubt):
+        if not isinstance(end, Outcome):
             self.standing = True
+            if isinstance(end, Held):
+                self.hook = self.hook or end.why
             return
         text, wrong = direct_view(end.value, end.error, crossing.effect_id, work.spec.view_bytes)
         work.transcript.result(
@@ -278,6 +284,13 @@ class Calls:
         )
         work.desk.hold([Draft.of(said, run_id=work.run_id, bodies=(body,))], durable=False)
         work.transcript.result(call.id, call.name, text, is_error=is_error)
+
+
+def _hook_failed(result: RunResult) -> OperatorError:
+    """The failure of a hook that stopped a program."""
+    error = result.error
+    assert error is not None
+    return OperatorError(error.code, error.message, hint=error.hint, effect_id=error.effect_id)
 
 
 def direct_view(

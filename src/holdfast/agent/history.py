@@ -365,8 +365,11 @@ def _settled(records: list[Record]) -> set[str]:
     newest: dict[str | None, tuple[int, str]] = {}
     for one in records:
         effect, said = str(one.effect_id), one.payload
-        if one.kind == "effect_result" and said["terminal_status"] != EffectStatus.UNKNOWN:
+        if one.kind == "effect_seen":
             over.add(effect)
+        elif one.kind == "effect_result" and said["terminal_status"] != EffectStatus.UNKNOWN:
+            if not said.get("hooked"):  # then hooks have to look at it first
+                over.add(effect)
         elif one.kind in ("effect_result", "effect_attempt"):
             over.discard(effect)
         elif one.kind in ("effect_intent", "approval_requested"):

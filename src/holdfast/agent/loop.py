@@ -31,6 +31,7 @@ from holdfast.contracts.agent import NoticeGiven
 from holdfast.contracts.message import AssistantMessage
 from holdfast.contracts.model import ModelAnswer
 from holdfast.errors import HoldfastError, OperatorError
+from holdfast.gate.hooks import HookInterrupts
 from holdfast.machines import turn_inputs as t
 from holdfast.machines.outcome import TERMINAL_PHASES, Cause, TurnPhase
 from holdfast.machines.turn import TURN
@@ -71,11 +72,11 @@ class Loop:
                 except Left:
                     self.parked = True
                 except HookStop as stop:
-                    self._fail(stop.cause, stop.why)
+                    self._hooked(stop.cause, stop.why)
                 except OperatorError as why:
                     if why.code != "HOOK_FAILED":
                         raise
-                    self._fail(Cause.HOOK_FAILURE, why)
+                    self._hooked(Cause.HOOK_FAILURE, why)
         if self._scope.cancelled_caught:
             self._stopped()
 
@@ -212,7 +213,7 @@ class Loop:
             await making.make(calls)
             self._asker.warn()
             if making.standing:
-                self.parked = True
+                self.end.error, self.parked = making.hook, True
                 return
             if making.left_out:
                 self._stopped()
@@ -310,6 +311,13 @@ class Loop:
     def _no_output(self, why: str) -> None:
         self.extracting.error = self.extracting.error or why
         self._apply(t.ExtractionFailed(self.run_id, why))
+
+    def _hooked(self, cause: Cause, why: HoldfastError) -> None:
+        """A hook ends the run; or it failed, and the run stands there until it is repaired."""
+        if isinstance(why, HookInterrupts):
+            self.end.error, self.parked = why, True
+        else:
+            self._fail(cause, why)
 
     def _fail(self, cause: Cause, why: HoldfastError) -> None:
         self.end.error = why

@@ -18,7 +18,7 @@ from holdfast.contracts import EffectKind, Json, Provenance
 from holdfast.contracts._dump import dumped
 from holdfast.contracts.model import ModelAnswer, ModelDelta, ModelRequest
 from holdfast.errors import HoldfastError, OperatorError
-from holdfast.gate.crossing import Crossing, Doubt, Outcome, effect_id
+from holdfast.gate.crossing import Crossing, Doubt, Held, Outcome, effect_id
 from holdfast.gate.past import Past, stored_json
 from holdfast.machines.outcome import Cause
 
@@ -150,7 +150,7 @@ class Asker:
         self._used(question)
         if turn is not None:
             self._retrying.last = crossing.effect_id
-        if isinstance(end, Doubt):
+        if not isinstance(end, Outcome):
             raise OperatorError(
                 "REPLAY_MISMATCH", "A question to a model is in doubt, which it can't be."
             )
@@ -195,7 +195,7 @@ class Asker:
         )
         self._affording.learn(used)
 
-    async def _perform(self, crossing: Crossing, question: Question) -> Outcome | Doubt:
+    async def _perform(self, crossing: Crossing, question: Question) -> Outcome | Doubt | Held:
         """Let it cross; what came of an answer that broke off stays, unless it is asked again and answered."""
         try:
             return await self._work.gate.perform(crossing)

@@ -159,6 +159,8 @@ class Outlining:
         shown = self._later.seen.get(effect)
         if shown is not None:
             error = shown.get("error")
+        elif said.get("hooked"):
+            return None  # hooks have not let go of it: nobody was told
         if error is None:
             digest = shown["value"] if shown is not None else said["content_refs"][0]
         return ["result", effect, *call, digest, error]

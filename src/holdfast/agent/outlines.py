@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.journal import Journal
 from holdfast.journal.pen import Pen
 
-VERSION = 1
+VERSION = 2
 """Of the layout of a piece, and of the meaning of its steps."""
 
 EVERY = 256

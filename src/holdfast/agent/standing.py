@@ -22,22 +22,27 @@ from holdfast.shell.session import Session
 from holdfast.shell.standing import recorded_agent
 
 _P = TurnPhase
-_BUDGET = "BUDGET_EXCEEDED"
+_BUDGET, _HOOK = "BUDGET_EXCEEDED", "HOOK_FAILED"
+_CAUSES = {_BUDGET: Cause.BUDGET_EXHAUSTED, _HOOK: Cause.HOOK_FAILURE}
+_REASONS = {_BUDGET: "raised", _HOOK: "repaired"}
 
 
-async def park(work: Work, spent: HoldfastError | None = None) -> AgentResult:
-    """Record that a run stands, and give the session back; what its caller gets. `spent`: a budget is used up."""
+async def park(work: Work, why: HoldfastError | None = None) -> AgentResult:
+    """Record that a run stands, and give the session back; what its caller gets.
+
+    `why`, where it does not wait for a person: a budget is used up, or a hook failed.
+    """
     session, journal = work.session, work.journal
     await work.desk.settle()
     approvals, doubts = await _stuck(journal, work.run_id, session.open_run)
-    status = "needs_attention" if doubts or spent is not None else "waiting_for_approval"
+    status = "needs_attention" if doubts or why is not None else "waiting_for_approval"
     result = AgentResult(
         run_id=work.run_id,
         session_id=session.id,
         status=status,
         text=work.transcript.last_text,
-        cause=Cause.BUDGET_EXHAUSTED.value if spent is not None else None,
-        error=_spent(spent) if spent is not None else _waits(work.run_id, approvals, doubts),
+        cause=None if why is None else _CAUSES[why.code].value,
+        error=_waits(work.run_id, approvals, doubts) if why is None else _stands(why),
         usage=Usage(runs=1, **work.used),
         turns=work.turn_no,
         approvals=approvals,
@@ -69,7 +74,9 @@ async def _stuck(
     return tuple(dict.fromkeys(approvals)), tuple(dict.fromkeys(doubts))
 
 
-def _spent(why: HoldfastError) -> ErrorObject:
+def _stands(why: HoldfastError) -> ErrorObject:
+    if why.code == _HOOK:
+        return ErrorObject.of(why)
     hint = (why.hint or "").rstrip(".")
     then = "resumed, the run then goes on where it stands; a new run in its session ends it"
     return ErrorObject(code=why.code, message=why.message, hint=f"{hint}: {then}.")
@@ -112,8 +119,8 @@ async def give_up(session: Session, run_id: str) -> None:
 def reason_of(row: dict[str, Any]) -> str:
     """Why a run can go on, as a token."""
     error: dict[str, Any] = row.get("error") or {}
-    if row.get("status") == "needs_attention" and error.get("code") == _BUDGET:
-        return "raised"
+    if row.get("status") == "needs_attention" and error.get("code") in _REASONS:
+        return _REASONS[error["code"]]
     return "recovered" if row.get("status") == "running" else "answered"
 
 
@@ -156,8 +163,8 @@ def _waits(run_id: str, approvals: tuple[str, ...], doubts: tuple[str, ...]) -> 
 
 async def still_waits(session: Session, row: dict[str, Any], history: History) -> bool:
     """Whether nothing a parked run waits for has come."""
-    if row["status"] == "running":
-        return False
+    if row["status"] == "running" or reason_of(row) == "repaired":
+        return False  # whether the hook does its part by now, only asking it tells
     approvals, journal = session.services.approvals, session.services.journal
     asked, doubts = await _stuck(journal, str(row["id"]), session.open_run)
     said = await anext(journal.read(session.id, after=int(row["parked_pos"]) - 1, limit=1))

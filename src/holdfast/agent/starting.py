@@ -81,7 +81,7 @@ def catch_up(work: Work, history: History, row: dict[str, Any]) -> None:
         work.unheard = history.unheard
     work.children = history.children
     for past in history.pasts.calls.values():
-        if past.call_id is not None and not past.answered:
+        if past.call_id is not None and (past.unseen or not past.answered):
             work.pasts[past.call_id] = past
     work.used = {unit: n for unit, n in row["usage"].items() if unit != "runs"}
     if history.model is not None and models_of(work.spec) == models_of(history.spec):

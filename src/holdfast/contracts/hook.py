@@ -116,7 +116,7 @@ class HookFailure(StrEnum):
     DENY = "deny"
     """The guarded operation is refused: `PERMISSION_DENIED`."""
     INTERRUPT_RUN = "interrupt_run"
-    """The run stops: `HOOK_FAILED`."""
+    """The run stands there: `HOOK_FAILED`. Resumed, the hook is asked again."""
     FAIL_RUN = "fail_run"
     """The run fails: `HOOK_FAILED`."""
 

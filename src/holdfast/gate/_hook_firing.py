@@ -45,6 +45,16 @@ BEST_EFFORT = frozenset({HookPoint.ON_RUN_CANCEL_REQUESTED, HookPoint.AFTER_RUN_
 """Points whose hooks can't change what happens, not even by failing, and are asked also of a cancelled run."""
 
 
+_TOO_LATE = frozenset(
+    point for point in HookPoint if point.value.startswith(("after_", "before_run_complete"))
+)
+"""Points at which what hooks are asked about has been done."""
+
+
+class HookInterrupts(OperatorError):
+    """A hook failed whose run is to stand there until it is repaired, and go on from there."""
+
+
 class HookStatus(StrEnum):
     """What became of one invocation."""
 
@@ -286,8 +296,17 @@ def closed(spec: HookSpec, why: str) -> HoldfastError:
     """What stops the operation when a hook that may not fail did."""
     message = f"Hook `{spec.hook_id}` did not do its part at `{spec.point.value}`: {why}"
     if spec.failure is HookFailure.DENY:
-        return ModelError("PERMISSION_DENIED", message, hint="Nothing was done.")
-    return OperatorError(
+        done = (
+            "What was done before stays done." if spec.point in _TOO_LATE else "Nothing was done."
+        )
+        return ModelError("PERMISSION_DENIED", message, hint=done)
+    if spec.failure is HookFailure.FAIL_RUN:
+        return OperatorError(
+            "HOOK_FAILED",
+            message,
+            hint="Repair the hook. What the run did before stays done: look at it before you run it again.",
+        )
+    return HookInterrupts(
         "HOOK_FAILED",
         message,
         hint="Repair the hook, then resume the run; or let it fail open, where its point allows that.",

@@ -99,6 +99,15 @@ def try_again(name: str, summary: str) -> ErrorObject:
     )
 
 
+def withheld(name: str, why: str) -> ErrorObject:
+    """What the code is told when a hook that may not fail did, after the call. The result stays on record."""
+    return ErrorObject(
+        code="PERMISSION_DENIED",
+        message=f"`{name}` was called, and its result is withheld. {why}",
+        hint="Do not call it again to get the result: what it did is done. Whoever runs this holdfast can see it.",
+    )
+
+
 def unknown_tool(name: str) -> ModelError:
     """The refusal of a name that is no capability of the session."""
     return ModelError(

@@ -226,6 +226,15 @@ class Doubt:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A hook did not do its part. Resumed, the run goes on from here, and the hook is asked again."""
+
+    effect_id: str
+    name: str
+    why: HoldfastError
+
+
 def effect_id(run_id: str, ordinal: int) -> str:
     """The name of a run's nth call."""
     return f"eff_{run_id.removeprefix('run_')}_{ordinal}"

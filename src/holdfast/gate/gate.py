@@ -44,6 +44,7 @@ from holdfast.errors import (
     InternalError,
     ModelError,
 )
+from holdfast.gate._hook_firing import HookInterrupts
 from holdfast.gate._refusals import (
     Refused,
     changed,
@@ -56,7 +57,7 @@ from holdfast.gate._refusals import (
 from holdfast.gate.asking import Asking
 from holdfast.gate.broker import Settled, settlement
 from holdfast.gate.budgets import Purse, reserve_all
-from holdfast.gate.crossing import Crossing, Doubt, Outcome, as_asked
+from holdfast.gate.crossing import Crossing, Doubt, Held, Outcome, as_asked
 from holdfast.gate.dryrun import planned_effect, pretended
 from holdfast.gate.execution import Execution
 from holdfast.gate.executor import Executor
@@ -109,15 +110,15 @@ class Gate:
             results=self._results,
         )
 
-    async def perform(self, crossing: Crossing) -> Outcome | Doubt:
+    async def perform(self, crossing: Crossing) -> Outcome | Doubt | Held:
         """Make a call, or say why not. What is raised is not for the code: the journal, the operator, a bug."""
         started, past = monotonic(), crossing.past
         executor = crossing.executor or crossing.desk.toolbox.get(crossing.name)
-        if past is not None:
-            await self._resuming.check_same(crossing, executor, past)
-            if past.answered:
-                return await self._resuming.answered(crossing, past)
         try:
+            if past is not None:
+                await self._resuming.check_same(crossing, executor, past)
+                if past.answered:
+                    return await self._resuming.answered(crossing, past)
             if executor is None:
                 raise Refused(unknown_tool(crossing.name), rules=("default.unknown",))
             if past is not None and past.intent is not None:
@@ -135,6 +136,11 @@ class Gate:
                 return await self._execution.make(crossing, passing, started)
         except Refused as refused:
             return self._refuse(crossing, executor, refused, started)
+        except HookInterrupts as why:
+            if crossing.asks_model:  # whoever asks it stands there, not the call
+                raise
+            why.effect_id = crossing.effect_id
+            return Held(crossing.effect_id, crossing.name, why)
 
     async def beside(
         self,
@@ -165,7 +171,7 @@ class Gate:
             if crossing.asked is not None:  # whoever wanted it does not any more
                 with anyio.CancelScope(shield=True):
                     await self._questions.let_go(crossing.desk, [crossing.asked])
-        if isinstance(end, Doubt):
+        if not isinstance(end, Outcome):
             raise InternalError("A question to a model is in doubt, which it can't be.")
         return end
 

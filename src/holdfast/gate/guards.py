@@ -12,7 +12,7 @@ from holdfast.contracts.hook_response import HookResponse, Note, Refusal
 from holdfast.errors import CallerError, ModelError
 from holdfast.gate._hook_firing import Consider, Fired, Record
 from holdfast.gate._hook_view import View, apply, guard
-from holdfast.gate._refusals import hook_denied, try_again
+from holdfast.gate._refusals import hook_denied, redacted, try_again, withheld
 from holdfast.gate.broker import Settled
 from holdfast.gate.crossing import Crossing, Desk
 from holdfast.gate.executor import Executor
@@ -83,7 +83,10 @@ class Guards:
     async def after(
         self, crossing: Crossing, executor: Executor, value: Json
     ) -> tuple[Json, ErrorObject | None]:
-        """What the code is given in place of the result; an error when a hook wants the call made again."""
+        """What the code is given in place of the result.
+
+        An error when a hook wants the call made again, or when the result is withheld because one failed.
+        """
         capability = executor.capability
 
         def consider(view: View, response: HookResponse) -> View:
@@ -100,7 +103,12 @@ class Guards:
             side_effect=capability.side_effect,
             result=value,
         )
-        fired = await self._fire(crossing, _P.AFTER_TOOL_CALL, view, consider)
+        try:
+            fired = await self._fire(crossing, _P.AFTER_TOOL_CALL, view, consider)
+        except ModelError as why:
+            if why.code != "PERMISSION_DENIED":
+                raise
+            return None, redacted(self._redactor, withheld(crossing.name, why.message))
         if fired.wants_retry is not None:
             said = fired.wants_retry.payload
             summary = said.summary if isinstance(said, Note) else ""

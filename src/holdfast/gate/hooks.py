@@ -27,7 +27,15 @@ from holdfast.contracts.hook import (
 from holdfast.contracts.hook_config import HookConfig, HookTerms
 from holdfast.contracts.hook_response import HookResponse, ResponseClass
 from holdfast.gate._hook_call import Hook, HookFunction
-from holdfast.gate._hook_firing import Consider, Fired, Firing, HookStatus, Outcome, Record
+from holdfast.gate._hook_firing import (
+    Consider,
+    Fired,
+    Firing,
+    HookInterrupts,
+    HookStatus,
+    Outcome,
+    Record,
+)
 from holdfast.gate._hook_observers import Observers, Taken
 from holdfast.gate._hook_records import Scribe
 from holdfast.gate._hook_rules import check, check_set, invalid
@@ -39,6 +47,7 @@ __all__ = [
     "Hook",
     "HookFunction",
     "HookInput",
+    "HookInterrupts",
     "HookStatus",
     "Hooks",
     "Outcome",

@@ -76,6 +76,12 @@ class Past:
         return [*found, *(one for past in self.besides for one in past.unanswered)]
 
     @property
+    def unseen(self) -> bool:
+        """Whether hooks were to look at its result before anybody else does, and nobody knows what they left of it."""
+        looked = self.seen is not None or self.seen_error is not None
+        return self.result is not None and self.result.hooked and not looked
+
+    @property
     def answered(self) -> bool:
         """Whether the code can be given what it got."""
         return self.result is not None and self.result.terminal_status is not EffectStatus.UNKNOWN

@@ -160,11 +160,11 @@ class Results:
         return Outcome(record, error=error, kind=refused.kind)
 
     async def again(self, crossing: Crossing, past: Past) -> Outcome:
-        """What the code got when it made this call before."""
+        """What the code got when it made this call before; hooks that were not heard then are asked now."""
         given = await answer(self._journal, past)
         executor = crossing.desk.toolbox.get(past.name)
         unseen = given.error is None and past.seen is None and not crossing.asks_model
-        if unseen and executor is not None and self._guards.changes_results:
+        if unseen and executor is not None and (self._guards.changes_results or past.unseen):
             return await self._seen(crossing, executor, given.value, given.record)
         return given
 

@@ -11,24 +11,21 @@ journal alone tells how the run went, and a replay goes the same way.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeGuard, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-from holdfast.contracts import (
-    Diagnostic,
-    ErrorObject,
-    ExternalCallRecord,
-    RunStatus,
-)
-from holdfast.gate.crossing import Crossing, Desk, Doubt, Mood, Outcome
+from holdfast.contracts import ErrorObject, ExternalCallRecord
+from holdfast.errors import OperatorError
+from holdfast.gate.crossing import Crossing, Desk, Doubt, Held, Mood, Outcome
 from holdfast.gate.past import Pasts
 from holdfast.shell.box import AtAwait, AtCall, Box, Gave, Later, Raised, Ran, Stop, Wanted
 from holdfast.shell.clock import Clock, out_of_time
-from holdfast.shell.errand import Errand, Parked, lines_of
+from holdfast.shell.errand import Errand, Parked, before_end, lines_of
+from holdfast.shell.refusals import overtaken
 
 CancelMode = Literal["now", "after_effect"]
 
@@ -38,7 +35,7 @@ _T = TypeVar("_T")
 class Performs(Protocol):
     """What takes a call through: the gate, or, in a replay, the record."""
 
-    async def perform(self, crossing: Crossing) -> Outcome | Doubt:
+    async def perform(self, crossing: Crossing) -> Outcome | Doubt | Held:
         """Make a call."""
         ...
 
@@ -99,7 +96,10 @@ class Drive:
                 except _OutOfTime:
                     found = await self.box.stop(out_of_time(self.clock.limit_ms))
                 except Exception as why:  # noqa: BLE001 - raised below
-                    failure = why
+                    if _hook_failed(why):
+                        found = await self.box.stop(ErrorObject.of(why))
+                    else:
+                        failure = why
                 finally:
                     calls.cancel_scope.cancel()
                     self.clock.unwatch()
@@ -171,14 +171,19 @@ class Drive:
         answer = Gave(end.value) if end.error is None else Raised(end.error, end.kind)
         return await self.clock.timed(self.box.resume(answer, id=id_, wall_ms=self.clock.left_ms()))
 
-    async def _leftovers(self, ran: Ran) -> Ran:
+    async def _leftovers(self, ran: Ran) -> Ran | Parked:
         """Wait for calls that the code did not wait for: what they do is part of the run."""
         self._start_all()
         try:
             await self._until(lambda: None if self._any_working() else True, alone=True)
         except _OutOfTime:
-            return _overtaken(ran, out_of_time(self.clock.limit_ms))
-        return ran
+            return overtaken(ran, out_of_time(self.clock.limit_ms))
+        except OperatorError as why:
+            if not _hook_failed(why):
+                raise
+            return overtaken(ran, ErrorObject.of(why))
+        hook = self._parked().hook
+        return ran if hook is None or ran.error is not None else before_end(ran, hook)
 
     # -- waiting --------------------------------------------------------------------------------------
 
@@ -227,9 +232,11 @@ class Drive:
 
     def _parked(self) -> Parked:
         stuck = [errand for _, errand in sorted(self._live.items()) if errand.stuck]
+        held = [errand.end.why for errand in stuck if isinstance(errand.end, Held)]
         return Parked(
             tuple(errand for errand in stuck if errand.end is None),
-            tuple(errand for errand in stuck if errand.end is not None),
+            tuple(errand for errand in stuck if isinstance(errand.end, Doubt)),
+            held[0] if held else None,
         )
 
     def _raise_failure(self) -> None:
@@ -315,7 +322,7 @@ class Drive:
         elif now == "waiting":
             raise _Left
 
-    def _ended(self, errand: Errand, end: Outcome | Doubt) -> None:
+    def _ended(self, errand: Errand, end: Outcome | Doubt | Held) -> None:
         errand.end = end
         if isinstance(end, Outcome):
             del self._live[errand.id]
@@ -333,20 +340,10 @@ class Drive:
     def records(
         self, own: Iterable[tuple[int, ExternalCallRecord]]
     ) -> tuple[ExternalCallRecord, ...]:
-        """The line about every call of the run, in the order the code made them."""
-        return lines_of(own, self.pasts, self.errands, self.desk.toolbox)
+        """The line about every call of the run that was made, or waits to be, in the order the code made them."""
+        return lines_of(own, self.pasts, self.errands)
 
 
-def _overtaken(ran: Ran, error: ErrorObject) -> Ran:
-    """A run whose code has ended, and whose calls have not; the first error stands."""
-    if ran.error is not None:
-        return ran
-    found = (Diagnostic.error(error), *ran.diagnostics)
-    return replace(
-        ran,
-        status=RunStatus.TIMEOUT,
-        value=None,
-        error=error,
-        diagnostics=found,
-        state_kept=False,
-    )
+def _hook_failed(why: Exception) -> TypeGuard[OperatorError]:
+    """Whether a hook failed whose run fails with it."""
+    return isinstance(why, OperatorError) and why.code == "HOOK_FAILED"

@@ -11,6 +11,7 @@ import anyio
 from holdfast.contracts import (
     Body,
     Draft,
+    ErrorObject,
     PlannedEffect,
     RunRequest,
     RunResult,
@@ -105,6 +106,8 @@ class DryRun:
         )
         try:
             ran = await drive.go(first)
+            if isinstance(ran, Parked) and ran.hook is not None:  # nobody goes on with it
+                ran = await box.stop(ErrorObject.of(ran.hook))
         finally:
             await pen.release()
         if isinstance(ran, Parked):

@@ -21,12 +21,14 @@ from holdfast.contracts import (
 )
 from holdfast.errors import HoldfastError
 from holdfast.gate.crossing import Outcome
+from holdfast.gate.hooks import HookInterrupts
 from holdfast.journal.pen import LEASE_MS
 from holdfast.shell.box import Ran
 from holdfast.shell.drive import Drive
+from holdfast.shell.errand import Parked, before_end
 from holdfast.shell.parking import withdraw
-from holdfast.shell.refusals import hook_stopped
-from holdfast.shell.story import Story, cleaned, result_of, was_cancelled
+from holdfast.shell.refusals import hook_stopped, overtaken
+from holdfast.shell.story import Story, cleaned, result_of, was_cancelled, with_calls
 
 if TYPE_CHECKING:
     from holdfast.shell.session import Session
@@ -56,25 +58,27 @@ async def ended(
     return result
 
 
-async def may_complete(session: Session, drive: Drive, ran: Ran) -> Ran:
-    """A hook may not let a run complete: then it fails, and its state is undone."""
+async def may_complete(session: Session, drive: Drive, ran: Ran) -> Ran | Parked:
+    """A hook may not let a run complete: then it fails, and its state is undone; or it stands before its end."""
     if ran.error is not None:
         return ran
     try:
         await session.services.gate.guards.run_completes(drive.desk)
+    except HookInterrupts as failure:
+        return before_end(ran, failure)
     except HoldfastError as failure:
         if failure.code not in ("HOOK_FAILED", "PERMISSION_DENIED"):
             raise
-        return hook_stopped(ErrorObject.of(failure))
+        return overtaken(ran, ErrorObject.of(failure))
     return ran
 
 
 async def hooked(
     session: Session, story: Story, drive: Drive, failure: HoldfastError, *, durable: bool
 ) -> RunResult:
-    """A hook stopped the run, or failed where it may not."""
+    """A hook did not let the run begin, or failed where it may not."""
     error = ErrorObject.of(failure)
-    await withdraw(session, story.run_id)
+    drive.pasts = await withdraw(session, story.run_id)
     ran = hook_stopped(error)
     result = told(session, result_of(story.run_id, ran, None, drive.records(())))
     drive.desk.tell()
@@ -93,7 +97,7 @@ async def settled(
     if all(isinstance(errand.end, Outcome) for errand in drive.errands.values()):
         return result
     drive.pasts = await withdraw(session, story.run_id)
-    result = result.model_copy(update={"external_calls": drive.records(own)})
+    result = with_calls(result, drive.records(own))
     return await naming_doubts(session, result)
 
 

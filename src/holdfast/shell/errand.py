@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.contracts import CallStatus, ExternalCallRecord, SideEffect
-from holdfast.gate.crossing import Doubt, Mood, Outcome, call_record
-from holdfast.gate.executor import Toolbox
+from holdfast.errors import HoldfastError
+from holdfast.gate.crossing import Doubt, Held, Mood, Outcome, call_record
 from holdfast.gate.past import Past, Pasts
+from holdfast.shell.box import Progress, Ran
 
 
 @dataclass(slots=True)
@@ -20,12 +21,12 @@ class Errand:
     mood: Mood = "working"
     order: tuple[int, int] | None = None
     """Its place among the results, once that is fixed: those of earlier processes come first."""
-    end: Outcome | Doubt | None = None
+    end: Outcome | Doubt | Held | None = None
 
     @property
     def stuck(self) -> bool:
         """Whether only somebody from outside can help it on."""
-        return isinstance(self.end, Doubt) or (self.end is None and self.mood == "waiting")
+        return isinstance(self.end, Doubt | Held) or (self.end is None and self.mood == "waiting")
 
     @property
     def working(self) -> bool:
@@ -37,17 +38,26 @@ class Errand:
 class Parked:
     """Where a run stands that can't go on."""
 
-    waiting: tuple[Errand, ...]
+    waiting: tuple[Errand, ...] = ()
     """Calls that wait for a person."""
-    doubts: tuple[Errand, ...]
+    doubts: tuple[Errand, ...] = ()
     """Calls of which nobody knows the end."""
+    hook: HoldfastError | None = None
+    """Why it can't go on where a hook failed; resumed, that hook is asked again."""
+    progress: Progress | None = None
+    """What it has used and said, where its code stands at no call."""
+
+
+def before_end(ran: Ran, hook: HoldfastError) -> Parked:
+    """Where a run stands whose code has ended, and which a hook that failed does not let end."""
+    said = Progress(stdout=ran.stdout, stderr=ran.stderr, own=ran.calls)
+    return Parked(hook=hook, progress=said)
 
 
 def lines_of(
     own: Iterable[tuple[int, ExternalCallRecord]],
     pasts: Pasts,
     errands: Mapping[int, Errand],
-    toolbox: Toolbox,
 ) -> tuple[ExternalCallRecord, ...]:
     """The line about every call of a run, in the order the code made them; `own` are those the box answered."""
     lines = dict(own)
@@ -56,18 +66,7 @@ def lines_of(
     for ordinal, errand in errands.items():
         if isinstance(errand.end, Outcome):
             lines[ordinal] = errand.end.record
-        elif ordinal not in lines and errand.stuck:  # any other was not made
-            lines[ordinal] = _pending(errand, toolbox)
     return tuple(lines[ordinal] for ordinal in sorted(lines))
-
-
-def _pending(errand: Errand, toolbox: Toolbox) -> ExternalCallRecord:
-    executor = toolbox.get(errand.name)
-    effect = executor.capability.side_effect if executor else SideEffect.NONE
-    status = CallStatus.APPROVAL_PENDING if errand.end is None else CallStatus.TIMEOUT
-    return ExternalCallRecord(
-        name=errand.name, side_effect=effect, duration_ms=0, status=status, request_digest=""
-    )
 
 
 def record_of(past: Past) -> ExternalCallRecord:

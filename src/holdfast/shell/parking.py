@@ -9,6 +9,7 @@ from holdfast.contracts import (
     Diagnostic,
     Draft,
     ErrorObject,
+    Metrics,
     RunResult,
     RunStatus,
 )
@@ -28,13 +29,7 @@ if TYPE_CHECKING:
 
 async def withdraw(session: Session, run_id: str) -> Pasts:
     """Nobody need answer any more, and nobody uses what was answered; the calls on record."""
-    services = session.services
-    await services.journal.flush()  # what was handed in is part of what we look at
-    row: dict[str, Any] = await services.journal.row("runs", run_id) or {}
-    if not row:
-        return Pasts()  # it has not even started
-    after = int(row["start_pos"])
-    pasts = await pasts_of(services.journal, session.id, run_id, after=after)
+    services, pasts = session.services, await _on_record(session, run_id)
     drafts: list[Draft] = []
     for past in pasts.calls.values():
         drafts += await withdrawn(services.approvals, past.unanswered, run_id)
@@ -46,20 +41,35 @@ async def withdraw(session: Session, run_id: str) -> Pasts:
     return pasts
 
 
+async def _on_record(session: Session, run_id: str) -> Pasts:
+    """The calls of a run, as far as they came."""
+    journal = session.services.journal
+    await journal.flush()  # what was handed in is part of what we look at
+    row: dict[str, Any] = await journal.row("runs", run_id) or {}
+    if not row:
+        return Pasts()  # it has not even started
+    return await pasts_of(journal, session.id, run_id, after=int(row["start_pos"]))
+
+
 async def park(session: Session, story: Story, drive: Drive, parked: Parked) -> RunResult:
     """Save where the run stands, and give everything back."""
     session.pen.raise_failure()
+    drive.pasts = await _on_record(session, story.run_id)
     row: dict[str, Any] = await session.services.journal.row("runs", story.run_id) or {}
     approvals, doubts = row.get("pending_approvals") or (), row.get("in_doubt") or ()
     error = await _why(session, story.run_id, parked, approvals, doubts)
-    found = _standing_result(story.run_id, drive, error, approvals, doubts)
+    found = _standing_result(story.run_id, drive, parked, error, approvals, doubts)
     result = cleaned(session.services.gate.redactor, found)
-    said, bodies = await _parked_state(session, drive, story)
+    said, bodies = {}, ()
+    if (
+        parked.hook is None
+    ):  # else the call it stands at may not be on record: the code is run again up to there
+        said, bodies = await _parked_state(session, drive, story)
     body = Body.of(result.model_dump_json().encode(), role="result", mime="application/json")
     record = RunParked.model_validate(
         {
             **said,
-            "status": "needs_attention" if doubts else "waiting_for_approval",
+            "status": "needs_attention" if doubts or parked.hook else "waiting_for_approval",
             "approvals": tuple(approvals),
             "in_doubt": tuple(doubts),
             "error": result.error,
@@ -112,16 +122,19 @@ async def _parked_state(
 
 
 def _standing_result(
-    run_id: str, drive: Drive, error: ErrorObject, approvals: Any, doubts: Any
+    run_id: str, drive: Drive, parked: Parked, error: ErrorObject, approvals: Any, doubts: Any
 ) -> RunResult:
     """What the caller of a run gets that stands."""
-    progress = drive.box.progress()
+    progress = parked.progress or drive.box.progress()
+    calls = drive.records(progress.own)
+    stuck = bool(doubts) or parked.hook is not None
     return RunResult(
-        status=RunStatus.INTERRUPTED if doubts else RunStatus.WAITING_FOR_APPROVAL,
+        status=RunStatus.INTERRUPTED if stuck else RunStatus.WAITING_FOR_APPROVAL,
         stdout=progress.stdout,
         stderr=progress.stderr,
         diagnostics=(Diagnostic.error(error),),
-        external_calls=drive.records(progress.own),
+        external_calls=calls,
+        metrics=Metrics(external_calls_count=len(calls)),
         error=error,
         run_id=run_id,
         approval_id=str(approvals[0]) if approvals else None,
@@ -142,6 +155,8 @@ async def _why(
             " (--happened JSON, --did-not-happen or --retry), then resume it.",
             effect_id=str(doubts[0]),
         )
+    if parked.hook is not None:
+        return ErrorObject.of(parked.hook)
     named = ", ".join(f"`{errand.name}`" for errand in parked.waiting)
     first = str(approvals[0]) if approvals else "ID"
     row: dict[str, Any] = await session.services.journal.row("approvals", first) or {}

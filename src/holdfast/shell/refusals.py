@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.contracts import Diagnostic, ErrorObject, Metrics, RunStatus, SessionLimits
 from holdfast.errors import CODES, CallerError, Conflict, NotFound
 from holdfast.shell.box import Ran
@@ -44,8 +46,22 @@ def other_limits(session_id: str, inside: SessionLimits) -> CallerError:
     )
 
 
+def overtaken(ran: Ran, error: ErrorObject) -> Ran:
+    """The end of a run whose code has ended, and which failed all the same; the first error stands."""
+    if ran.error is not None:
+        return ran
+    return replace(
+        ran,
+        status=RunStatus(CODES[error.code].status or "interrupted"),
+        value=None,
+        error=error,
+        diagnostics=(Diagnostic.error(error), *ran.diagnostics),
+        state_kept=False,
+    )
+
+
 def hook_stopped(error: ErrorObject) -> Ran:
-    """The end of a run that a hook stopped."""
+    """The end of a run that a hook did not let begin."""
     status = RunStatus(CODES[error.code].status or "interrupted")
     found = (Diagnostic.error(error),)
     return Ran(status, None, "", "", error, found, (), Metrics(), state_kept=False)

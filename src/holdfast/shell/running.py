@@ -23,9 +23,10 @@ from holdfast.contracts import Draft, RunRequest, RunResult, SessionLimits, cano
 from holdfast.contracts.payload import RunResumed
 from holdfast.errors import CallerError, HoldfastError, InternalError
 from holdfast.gate.dryrun import ApprovedPlan
+from holdfast.gate.hooks import HookInterrupts
 from holdfast.gate.past import Pasts
 from holdfast.journal.pen import LEASE_MS
-from holdfast.shell.box import Box, Ran, Stop
+from holdfast.shell.box import Box, Progress, Ran, Stop
 from holdfast.shell.drive import CancelMode, CancelRequested, Drive
 from holdfast.shell.ending import (
     cancelled_result,
@@ -43,7 +44,7 @@ from holdfast.shell.parking import park, withdraw
 from holdfast.shell.plans import approved_plan
 from holdfast.shell.reopening import again, reopen
 from holdfast.shell.standing import find_standing
-from holdfast.shell.story import Story, failed, result_of
+from holdfast.shell.story import Story, failed, result_of, with_calls
 
 if TYPE_CHECKING:
     from holdfast.shell.session import Session
@@ -218,10 +219,11 @@ class Runner:
     async def abandon(self, run_id: str, reason: str | None) -> None:
         """Cancel a run that stands."""
         session = self._session
-        await withdraw(session, run_id)
+        pasts = await withdraw(session, run_id)
         request = RunRequest(session_id=session.id)
         story = story_of(session, request, session.opening.defaults(), run_id=run_id)
-        await session.pen.append(story.cancelled(reason), durable=True)
+        ended = story.cancelled(reason, calls=len(pasts.calls))
+        await session.pen.append(ended, durable=True)
 
     # -- cancelling -----------------------------------------------------------------------------------
 
@@ -268,12 +270,13 @@ class Runner:
         session = self._session
         self._drive, self._run_id = drive, story.run_id
         session.coming = None
-        resumed = drive.desk.begun
+        # Of one that is resumed before it called anybody, nobody knows whether hooks let it start.
+        starts = not (drive.desk.begun and (reopened or drive.pasts.calls))
         if story.parent is not None:
             drive.desk.tell()  # those who watch the agent see its code before they see what came of it
         late = asyncio.get_running_loop().call_later(LATE, drive.desk.tell)
         try:
-            if not resumed:
+            if starts:
                 await session.services.gate.guards.run_starts(drive.desk)
             end = await drive.go(begin(), reopened=reopened)
         except CancelRequested:
@@ -286,6 +289,8 @@ class Runner:
             if drive.desk.begun or refusal.status is None:
                 raise
             return failed(refusal)  # a bad request: nothing ran, nothing is recorded
+        except HookInterrupts as failure:
+            end = Parked(hook=failure, progress=Progress())
         except HoldfastError as failure:
             if failure.code not in ("HOOK_FAILED", "PERMISSION_DENIED"):
                 raise
@@ -293,9 +298,17 @@ class Runner:
         finally:
             late.cancel()
             self._drive = None
+        if isinstance(end, Ran):
+            end = await may_complete(session, drive, end)
         if isinstance(end, Parked):
             return await self._parked(story, drive, end)
-        end = await may_complete(session, drive, end)
+        return await self._over(story, drive, end, save=save, durable=durable)
+
+    async def _over(
+        self, story: Story, drive: Drive, end: Ran, *, save: bool, durable: bool
+    ) -> RunResult:
+        """It has come to its end, whatever that is."""
+        session = self._session
         calls = drive.records(end.calls)
         result = told(session, result_of(story.run_id, end, session.contents.warning, calls))
         if drive.errands:
@@ -322,11 +335,11 @@ class Runner:
     async def _cancelled(self, story: Story, drive: Drive) -> RunResult:
         session = self._session
         await undo(session, story, drive)
-        await session.pen.append(story.cancelled(self._reason))
+        calls = drive.records(())
+        await session.pen.append(story.cancelled(self._reason, calls=len(calls)))
         session.limits = session.limits or story.session_limits
         session.open_run = None
-        result = self._cancelled_result(story.run_id)
-        result = result.model_copy(update={"external_calls": drive.records(())})
+        result = with_calls(self._cancelled_result(story.run_id), calls)
         return await naming_doubts(session, result)
 
     def stopped(self, scope: anyio.CancelScope) -> RunResult:

@@ -6,7 +6,15 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.contracts import EffectStatus, Language, Record, RunRequest, RunResult, SessionLimits
+from holdfast.contracts import (
+    EffectStatus,
+    Language,
+    Record,
+    RunRequest,
+    RunResult,
+    RunView,
+    SessionLimits,
+)
 from holdfast.contracts.agent import AgentResult
 from holdfast.errors import CallerError, NotFound
 from holdfast.gate.executor import Toolbox
@@ -58,12 +66,16 @@ async def find_standing(
     if row["parked_pos"] is not None:
         parked = await _record_at(journal, session_id, int(str(row["parked_pos"])))
     waits = parked is not None and row["status"] != "running"
+    stood = RunView.model_validate(row).error
+    repaired = waits and stood is not None and stood.code == "HOOK_FAILED"
+    waits = waits and not repaired  # whether the hook does its part by now, only asking it tells
     if parked is not None and waits and not await _can_go_on(services, pasts, toolbox, parked.pos):
         result = await journal.content(str(parked.payload["result"]))
         return RunResult.model_validate_json(result)
     _check_tools(pasts, toolbox)
     request = await request_of(journal, start.payload, session_id)
     reason = "recovered" if row["status"] == "running" else "answered"
+    reason = "repaired" if repaired else reason
     actor = start.payload.get("actor")
     parent = start.payload.get("parent")
     standing = Standing(

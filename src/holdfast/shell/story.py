@@ -104,13 +104,13 @@ class Story:
         created = [] if self.told else self._created()
         return [*created, Draft.of(said, run_id=self.run_id, bodies=(*bodies, body))]
 
-    def cancelled(self, reason: str | None = None) -> list[Draft]:
-        """That it was stopped from outside."""
+    def cancelled(self, reason: str | None = None, *, calls: int = 0) -> list[Draft]:
+        """That it was stopped from outside, after so many calls."""
         start, bodies = (None, ()) if self.told else self._started()
         said = RunCancelled(
             status=RunStatus.CANCELLED,
             error=was_cancelled(reason),
-            metrics=Metrics(),
+            metrics=Metrics(external_calls_count=calls),
             state_kept=False,
             start=start,
         )
@@ -195,6 +195,12 @@ def result_of(
         error=ran.error,
         run_id=run_id,
     )
+
+
+def with_calls(result: RunResult, calls: tuple[ExternalCallRecord, ...]) -> RunResult:
+    """A result that tells of these calls."""
+    metrics = result.metrics.model_copy(update={"external_calls_count": len(calls)})
+    return result.model_copy(update={"external_calls": calls, "metrics": metrics})
 
 
 def cleaned(redactor: Redactor, result: RunResult) -> RunResult:
