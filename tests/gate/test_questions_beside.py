@@ -16,7 +16,7 @@ from holdfast.capabilities.declare import Declared
 from holdfast.capabilities.foreign import Foreign
 from holdfast.contracts import Capability, Json, Record, Reserved, SideEffect
 from holdfast.contracts.model import ModelUsage
-from holdfast.errors import InternalError
+from holdfast.errors import HoldfastError, InternalError
 from holdfast.gate.crossing import Outcome
 from holdfast.journal import MemoryJournal
 from holdfast.shell.rehearsal import rehearse
@@ -214,6 +214,60 @@ async def test_consent_that_nobody_wants_any_more_is_withdrawn() -> None:
 
 
 # -- a replay does not see it ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", [UNJAILED, ALLOWED], ids=["consent", "answer"])
+@pytest.mark.parametrize("how", ["now", "after_effect", "its caller", "it ends"])
+async def test_what_is_done_elsewhere_for_a_call_stops_with_it(
+    how: str, config: dict[str, Any]
+) -> None:
+    """A model is asked by whoever has the connection, or a person about that, when nobody wants it any more."""
+    server, begun, ends = Server(), anyio.Event(), anyio.Event()
+    failed: list[str] = []
+
+    async def sample(arguments: dict[str, Any], context: Context) -> Json:
+        begun.set()
+        await anyio.sleep_forever()
+
+    server.sample = sample
+
+    async def guess(what: str, context: Context) -> str:
+        """Guess something."""
+
+        async def aside() -> None:
+            try:
+                await server.ask(context, what)
+            except HoldfastError as why:
+                failed.append(why.code)
+
+        connection.start_soon(aside)
+        await ends.wait()
+        return what
+
+    tool = capability(guess, side_effect="external_system", idempotent=True)
+    async with (
+        holdfast.open("memory:", config, capabilities=[tool]) as hf,
+        anyio.create_task_group() as connection,
+    ):
+        server.hf = hf
+        async with anyio.create_task_group() as caller:
+            caller.start_soon(lambda: hf.shell.run(CODE, session="s"))
+            if config is ALLOWED:
+                await begun.wait()
+            else:
+                await until(hf.approvals.list, lambda views: len(views) == 1)
+            (run,) = await hf.runs.list()
+            if how == "its caller":
+                caller.cancel_scope.cancel()
+            elif how == "it ends":
+                ends.set()
+            else:
+                await hf.runs.cancel(run.id, mode=how)
+        for _ in range(2):
+            assert (await hf.shell.run("1 + 1", session="s")).result == 2
+        assert await hf.approvals.list() == []
+        assert (await hf.runs.show(run.id)).in_doubt == ()
+    assert failed == ["CANCELLED"]
 
 
 async def test_replays_do_not_see_it() -> None:

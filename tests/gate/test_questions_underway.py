@@ -231,6 +231,45 @@ async def test_cancelled_run_withdraws_its_question() -> None:
         assert (view.status, world.heard) == ("cancelled", [])
 
 
+@pytest.mark.parametrize("how", ["now", "after_effect", "its caller", "it ends"])
+async def test_who_asks_for_a_call_elsewhere_stops_with_it(how: str) -> None:
+    """Not the call asks, but whoever has its connection; the answer that nobody wants any more is not recorded twice."""
+    heard: list[Answer] = []
+    ends = anyio.Event()
+
+    async def book(what: str, context: Context) -> str:
+        """Book something."""
+
+        async def aside() -> None:
+            heard.append(await context.ask(SIZE))
+
+        connection.start_soon(aside)
+        await ends.wait()
+        return what
+
+    tool = capability(book, side_effect="external_system", idempotent=True)
+    async with (
+        holdfast.open("memory:", UNJAILED, capabilities=[tool]) as hf,
+        anyio.create_task_group() as connection,
+    ):
+        async with anyio.create_task_group() as caller:
+            caller.start_soon(started, hf)
+            view = await pending(hf)
+            if how == "its caller":
+                caller.cancel_scope.cancel()
+            elif how == "it ends":
+                ends.set()
+            else:
+                await hf.runs.cancel(str(view.run_id), mode=how)
+        for _ in range(2):
+            assert (await hf.shell.run("1 + 1", session="s")).result == 2
+        (view,) = await hf.approvals.list(status="all")
+        assert view.status == "cancelled"
+        found = [one.kind for one in await hf.runs.records(str(view.run_id))]
+        assert found.count("approval_settled") == 1
+    assert heard == [Answer("cancel")]
+
+
 async def test_question_that_nobody_waits_for_any_more_is_withdrawn() -> None:
     """The capability gives up on its question, and goes on."""
     kept: list[Context] = []

@@ -164,7 +164,10 @@ class Execution:
         try:
             with anyio.move_on_after(timeout / 1000) as scope:
                 act.inquiry.begin(scope)
-                value = await act.passing.executor.execute(act.passing.arguments, act.context)
+                try:
+                    value = await act.passing.executor.execute(act.passing.arguments, act.context)
+                finally:
+                    await act.inquiry.stop()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._cut_off(act, _S.CANCELLED, cancelled(act.crossing.name))

@@ -47,6 +47,7 @@ from holdfast.errors import (
 from holdfast.gate._hook_firing import HookInterrupts
 from holdfast.gate._refusals import (
     Refused,
+    cancelled,
     changed,
     denied,
     holds_secret,
@@ -161,19 +162,21 @@ class Gate:
         if not isinstance(call, Inquiry):
             raise InternalError("`beside` was called for something that is no call under way.")
         crossing = call.beside(executor, arguments, name=name, reserve=reserve, within_ms=within_ms)
-        try:
-            end = await self.perform(crossing)
-        except HoldfastError as why:
-            call.failure = call.failure or why
-            raise
-        finally:
-            crossing.mood("working")
-            if crossing.asked is not None:  # whoever wanted it does not any more
-                with anyio.CancelScope(shield=True):
-                    await self._questions.let_go(crossing.desk, [crossing.asked])
-        if not isinstance(end, Outcome):
-            raise InternalError("A question to a model is in doubt, which it can't be.")
-        return end
+        with call.within():
+            try:
+                end = await self.perform(crossing)
+            except HoldfastError as why:
+                call.failure = call.failure or why
+                raise
+            finally:
+                crossing.mood("working")
+                if crossing.asked is not None:  # whoever wanted it does not any more
+                    with anyio.CancelScope(shield=True):
+                        await self._questions.let_go(crossing.desk, [crossing.asked])
+            if not isinstance(end, Outcome):
+                raise InternalError("A question to a model is in doubt, which it can't be.")
+            return end
+        raise cancelled(name)  # the call is over
 
     def tell_slow(self) -> None:
         """See to it that reads that take long are on record; to be called now and then."""

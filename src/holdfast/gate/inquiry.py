@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -104,6 +105,10 @@ class Inquiry:
     """Of this attempt: earlier questions that may be asked again."""
     _taken: set[str] = field(default_factory=set[str])
     """Earlier effects on its behalf that were taken up."""
+    _busy: dict[anyio.CancelScope, anyio.Event] = field(
+        default_factory=dict[anyio.CancelScope, anyio.Event]
+    )
+    """What is done on its behalf right now, perhaps by another task: what ends it, and that it has ended."""
 
     # -- before it is made ----------------------------------------------------------------------------
 
@@ -124,8 +129,31 @@ class Inquiry:
 
     def begin(self, scope: anyio.CancelScope) -> None:
         """An attempt begins."""
+        self.over = False
         self.pause.begin(scope)
         self._again = [one for one in self.asked if one.request.during] if self.asked else []
+
+    async def stop(self) -> None:
+        """An attempt has ended: so does what is done on its behalf, before anything else is recorded about the call."""
+        self.over = True
+        if self._busy:
+            ended = [*self._busy.values()]
+            for scope in [*self._busy]:
+                scope.cancel()
+            with anyio.CancelScope(shield=True):
+                for one in ended:
+                    await one.wait()
+
+    @contextmanager
+    def within(self) -> Generator[None]:
+        """What is done in here is done on behalf of the call, and is left when the call ends."""
+        with anyio.CancelScope() as scope:
+            self._busy[scope] = ended = anyio.Event()
+            try:
+                yield
+            finally:
+                del self._busy[scope]
+                ended.set()
 
     def raise_failure(self) -> None:
         """Raise why asking was not possible, where that is not for the code to see."""
@@ -175,6 +203,12 @@ class Inquiry:
         desk = self.crossing.desk
         if self.over or desk.dry is not None:
             return Answer("cancel")
+        with self.within():
+            return await self._asked(question)
+        return Answer("cancel")
+
+    async def _asked(self, question: Question) -> Answer:
+        desk = self.crossing.desk
         try:
             asked = self._before(question) or await self.put(question, during=True)
             self.pause.stop()
