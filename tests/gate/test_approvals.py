@@ -38,6 +38,24 @@ async def test_what_is_shown_is_what_is_called() -> None:
         assert intent["content_refs"] == [view.arguments_digest] == request["content_refs"]
 
 
+async def test_what_was_denied_is_on_record_as_it_was_asked_for(url: str) -> None:
+    """Denied in another process, where the code stands at the call and does not say again what it wants."""
+    world = World()
+    async with holdfast.open(url, {}, capabilities=[world.send()]) as hf:
+        run = await parked(hf, CAUGHT)
+        (view,) = await hf.approvals.list()
+        waits = run.external_calls[0].request_digest
+    async with holdfast.open(url, {}, capabilities=[world.send()]) as hf:
+        run = await approve(hf, run, "denied")
+        assert run.external_calls[0].request_digest == waits
+        _, intent = await said(hf, run, "effect_intent")
+        assert intent["request"] == waits
+        assert intent["content_refs"] == [view.arguments_digest]
+        assert await hf.journal.content(intent["content_refs"][0]) == b'{"to":"ann"}'
+        assert (await hf.shell.run("result", session="s")).result == run.result
+    assert world.done == []
+
+
 async def test_capability_that_changed_is_not_released(url: str) -> None:
     world = World()
     async with holdfast.open(url, {}, capabilities=[world.send()]) as hf:

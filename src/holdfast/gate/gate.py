@@ -136,7 +136,7 @@ class Gate:
             async with self.hold:
                 return await self._execution.make(crossing, passing, started)
         except Refused as refused:
-            return self._refuse(crossing, executor, refused, started)
+            return await self._refuse(crossing, executor, refused, started)
         except HookInterrupts as why:
             if crossing.asks_model:  # whoever asks it stands there, not the call
                 raise
@@ -342,7 +342,7 @@ class Gate:
         passing.shorten(crossing.within_ms)
         return await self._resuming.recover(crossing, passing, past)
 
-    def _refuse(
+    async def _refuse(
         self, crossing: Crossing, executor: Executor | None, refused: Refused, started: float
     ) -> Outcome:
         """Record that a call was not made, and why; what the code gets."""
@@ -352,10 +352,13 @@ class Gate:
             end = Settled(ApprovalStatus.DENIED, refused.void)
             crossing.desk.post(settlement(past.approval, end, crossing.desk.run_id))
         error = redacted(self.redactor, ErrorObject.of(refused.error))
-        asked = self.redactor.json(as_asked(crossing, executor))
+        if past is not None:  # the code that stands at it may not say again what it asked for
+            body, request = _json_body(await self._resuming.arguments(past)), past.request
+        else:
+            body = _json_body(self.redactor.json(as_asked(crossing, executor)))
+            request = body.ref.digest
         effect = executor.capability.side_effect if executor else SideEffect.NONE
-        body = _json_body(asked)
-        return self._results.refused(crossing, body, effect, error, refused, started)
+        return self._results.refused(crossing, body, request, effect, error, refused, started)
 
 
 def _free(passing: Passing, wanted: Risk | None) -> bool:

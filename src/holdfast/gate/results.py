@@ -111,16 +111,18 @@ class Results:
         self,
         crossing: Crossing,
         body: Body,
+        request: str,
         effect: SideEffect,
         error: ErrorObject,
         refused: Refused,
         started: float,
     ) -> Outcome:
-        """Record a call that was not made; what the code gets."""
-        request = body.ref.digest
+        """Record a call that was not made; what the code gets. `request` is the digest of what it asked for."""
         if body.ref.size > MAX_REFUSED:
             # Its digest says what it was; nobody has to keep what was not even tried.
-            left_out = canonical_json({"left_out": {"bytes": body.ref.size, "digest": request}})
+            left_out = canonical_json(
+                {"left_out": {"bytes": body.ref.size, "digest": body.ref.digest}}
+            )
             body = Body.of(left_out, role="arguments", mime="application/json")
         executor = crossing.desk.toolbox.get(crossing.name)
         awaited = executor is not None and executor.capability.asynchronous
