@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from tests.agent.hooks_support import ASKS_NOT, at, check, decisions, model, ran
 from tests.gate.support import World
@@ -209,3 +210,38 @@ async def test_calls_made_together_with_one_whose_hook_failed_keep_their_results
         shown = [getattr(one, "text", "") for one in run.messages[2:4]]
         assert shown == ["sent to ann", "sent to bob"]
     assert sorted(world.done) == ["ann", "bob"]
+
+
+# -- cancelled ----------------------------------------------------------------------------------------------
+
+ENDS = ["on_run_cancel_requested", "after_run_terminal"]
+
+
+@BOTH
+@pytest.mark.parametrize("stands", [False, True], ids=["live", "stands"])
+async def test_whatever_is_cancelled_is_told_to_hooks(code: bool, stands: bool) -> None:
+    """The agent's run, and the run of its code."""
+    world, heard, asked = World(), list[HookInput](), anyio.Event()
+
+    async def slow(_: holdfast.ApprovalView) -> str:
+        asked.set()
+        await anyio.sleep_forever()
+        return "approved"
+
+    hooks = [at(point, asked=heard, blocking=True) for point in ENDS]
+    who = None if stands else slow
+    async with holdfast.open("memory:", {}, hooks=hooks, on_approval=who) as hf:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ran, hf, agent(world, code, wants(code), say("never")))
+            if not stands:
+                await asked.wait()
+                (first, *_) = await hf.runs.list()
+                await hf.runs.cancel(first.id)
+        if stands:
+            (first, *_) = await hf.runs.list()
+            await hf.runs.cancel(first.id)
+        runs = [one.id for one in await hf.runs.list(status="cancelled")]
+    assert len(runs) == 1 + code
+    for run in runs:
+        assert [one.point.value for one in heard if one.run_id == run] == ENDS
+    assert world.done == []

@@ -17,6 +17,7 @@ from holdfast.contracts.hook_response import HookResponse
 from holdfast.gate.hooks import Hook, HookFunction, HookInput
 
 BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
+ENDS = ["on_run_cancel_requested", "after_run_terminal"]
 SEES = "content_capture_allowed"
 
 
@@ -385,10 +386,10 @@ async def test_cancelling_is_told_to_hooks() -> None:
         await anyio.sleep_forever()
         return "approved"
 
-    told = hook("on_run_cancel_requested", id="told", blocking=True)(note)
+    hooks = [hook(point, id=point, blocking=True)(note) for point in ENDS]
     tools = [world.send()]
     async with (
-        holdfast.open("memory:", {}, capabilities=tools, hooks=[told], on_approval=slow) as hf,
+        holdfast.open("memory:", {}, capabilities=tools, hooks=hooks, on_approval=slow) as hf,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(lambda: hf.shell.run("send('ann')", session="s"))
@@ -397,8 +398,28 @@ async def test_cancelling_is_told_to_hooks() -> None:
             lambda: hf.runs.list(status="active"), lambda found: len(found) == 1
         )
         await hf.runs.cancel(active.id)
-    assert heard == ["on_run_cancel_requested"]
+    assert heard == ENDS
     assert world.done == []
+
+
+@pytest.mark.parametrize("how", ["cancelled", "destroyed"])
+async def test_cancelling_a_run_that_stands_is_told_to_hooks(url: str, how: str) -> None:
+    world, heard = World(), list[tuple[str, str, str]]()
+
+    async def note(question: HookInput) -> None:
+        heard.append((question.point.value, question.run_id, question.summary))
+
+    hooks = [hook(point, id=point, blocking=True)(note) for point in ENDS]
+    tools = [world.send()]
+    async with holdfast.open(url, {}, capabilities=tools) as hf:
+        run = await parked(hf)
+    async with holdfast.open(url, {}, capabilities=tools, hooks=hooks) as hf:
+        if how == "cancelled":
+            await hf.runs.cancel(str(run.run_id))
+        else:
+            await hf.shell.destroy("s")
+    ends = zip(ENDS, ("run cancel requested", "run over: cancelled"), strict=True)
+    assert heard == [(point, run.run_id, summary) for point, summary in ends]
 
 
 # -- taken up again -----------------------------------------------------------------------------------

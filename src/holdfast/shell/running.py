@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from holdfast.contracts import Draft, RunRequest, RunResult, SessionLimits, canonical_json
+from holdfast.contracts import (
+    Draft,
+    RunRequest,
+    RunResult,
+    RunStatus,
+    SessionLimits,
+    canonical_json,
+)
 from holdfast.contracts.payload import RunResumed
 from holdfast.errors import CallerError, HoldfastError, InternalError
 from holdfast.gate.dryrun import ApprovedPlan
@@ -218,12 +225,14 @@ class Runner:
 
     async def abandon(self, run_id: str, reason: str | None) -> None:
         """Cancel a run that stands."""
-        session = self._session
-        pasts = await withdraw(session, run_id)
+        session, guards = self._session, self._session.services.gate.guards
         request = RunRequest(session_id=session.id)
         story = story_of(session, request, session.opening.defaults(), run_id=run_id)
+        await guards.run_cancelled(await desk_of(session, story, None))
+        pasts = await withdraw(session, run_id)
         ended = story.cancelled(reason, calls=len(pasts.calls))
         await session.pen.append(ended, durable=True)
+        await guards.run_over(session.id, run_id, RunStatus.CANCELLED.value)
 
     # -- cancelling -----------------------------------------------------------------------------------
 
@@ -340,6 +349,8 @@ class Runner:
         session.limits = session.limits or story.session_limits
         session.open_run = None
         result = with_calls(self._cancelled_result(story.run_id), calls)
+        guards = session.services.gate.guards
+        await guards.run_over(session.id, story.run_id, result.status.value)
         return await naming_doubts(session, result)
 
     def stopped(self, scope: anyio.CancelScope) -> RunResult:
