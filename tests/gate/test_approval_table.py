@@ -225,6 +225,9 @@ async def check(
     else:
         assert str(run.result).startswith("no: ")
         assert row.code in str(run.result)
+        if row.decision is None:  # nobody has decided, so nobody said no
+            assert "person" not in str(run.result)
+            assert "denied" not in str(run.result)
     assert await answers(hf.journal) == list(row.recorded)
     for effect in await hf.runs.effects(str(run.run_id)):
         assert effect.status not in ("open", "unknown")
@@ -299,7 +302,9 @@ async def test_command_that_fails_denies(command: list[str]) -> None:
     )
     config = {"approvals": {"command": command}}
     async with holdfast.open("memory:", config, capabilities=[world.send()]) as hf:
-        await check(hf, await hf.shell.run(CAUGHT, session="s"), row, world)
+        run = await hf.shell.run(CAUGHT, session="s")
+        await check(hf, run, row, world)
+        assert "the program that was to decide failed" in str(run.result)
 
 
 async def test_command_that_is_not_there_denies() -> None:

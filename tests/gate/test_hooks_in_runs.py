@@ -140,8 +140,20 @@ async def test_request_approval() -> None:
         run = await parked(hf)
         (view,) = await hf.approvals.list()
         assert view.risk == "critical"
+        assert view.summary.endswith("(external_system; Hook `guard` asks: Really?)")
         assert [one.value for one in view.allowed] == ["approved", "denied"]
         assert (await approve(hf, run)).result == "sent to ann"
+
+
+async def test_person_is_told_of_the_rule_and_the_hook_that_ask() -> None:
+    world = World()
+    guard = before(lambda q: q.ask("Really?"), "request_approval")
+    config = {"policy": {"rules": [{"id": "mine", "then": "ask"}]}}
+    async with holdfast.open("memory:", config, capabilities=[world.send()], hooks=[guard]) as hf:
+        await parked(hf)
+        (view,) = await hf.approvals.list()
+        assert "`mine`" in view.summary
+        assert view.summary.endswith("Hook `guard` asks: Really?)")
 
 
 async def test_request_approval_does_not_overrule_a_denial() -> None:

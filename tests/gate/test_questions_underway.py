@@ -260,7 +260,9 @@ async def test_who_asks_for_a_call_elsewhere_stops_with_it(how: str) -> None:
             elif how == "it ends":
                 ends.set()
             else:
-                await hf.runs.cancel(str(view.run_id), mode=how)
+                await hf.runs.cancel(
+                    str(view.run_id), mode="now" if how == "now" else "after_effect"
+                )
         for _ in range(2):
             assert (await hf.shell.run("1 + 1", session="s")).result == 2
         (view,) = await hf.approvals.list(status="all")

@@ -23,8 +23,8 @@ from holdfast.contracts.hook_response import HookResponse, ResponseClass
 from holdfast.contracts.message import Message
 from holdfast.contracts.model import ModelAnswer, ModelDelta, ModelRequest
 from holdfast.errors import HoldfastError, OperatorError
-from holdfast.gate.crossing import Desk
-from holdfast.gate.guards import Guards, stopped
+from holdfast.gate.crossing import Desk, Wish
+from holdfast.gate.guards import Guards, stopped, wish_of
 from holdfast.gate.hooks import Consider, Fired, Record, View
 from holdfast.machines.outcome import Cause
 
@@ -70,8 +70,8 @@ class Allowed(NamedTuple):
     """What is sent."""
     changed: bool = False
     """Whether they changed its messages."""
-    wanted: Risk | None = None
-    """The risk, if one wants a person asked."""
+    wanted: Wish | None = None
+    """That one wants a person asked."""
 
 
 class AgentGuards:
@@ -203,8 +203,7 @@ class AgentGuards:
         messages = h.messages_of(fired.view)
         if messages is not None:
             request, changed = h.with_messages(request, messages), True
-        asks = fired.wants_approval is not None
-        return Allowed(request, changed, (fired.view.risk or Risk.LOW) if asks else None)
+        return Allowed(request, changed, wish_of(fired, Risk.LOW))
 
     async def _project(
         self, point: HookPoint, request: ModelRequest, call: Calling, subject: str

@@ -35,6 +35,12 @@ _PASSED = frozenset(
 )
 
 _WHY = {
+    "approval.denied": "it was denied",
+    "approval.command_failed": "the program that was to decide failed",
+    "approval.dispatcher_error": "whoever was to decide could not be asked",
+    "approval.unavailable": "whoever was to decide could not be asked",
+    "approval.no_answer": "there was no answer",
+    "approval.invalid_answer": "the answer could not be understood",
     "approval.timeout": "nobody answered in time",
     "approval.cancelled": "the question was withdrawn",
     "missing.approval_dispatcher": "there is nobody to ask",
@@ -71,9 +77,10 @@ def denied(name: str, ruling: Ruling, *, settled: Settled | None = None) -> Mode
             f"`{name}` may not be called like this: {ruling.reason} (rule `{ruling.rule_id}`).",
             hint="current_policy() tells what is allowed. Do it another way, or go without.",
         )
-    said = settled.decision
-    code = settled.reason_code
-    words = said.reason if said is not None and said.reason else _WHY.get(code, "a person said no")
+    said, code = settled.decision, settled.reason_code
+    words = said.reason if said is not None else None
+    if not words:
+        words = _WHY.get(code, "there was no answer" if said is None else "it was denied")
     return ModelError(
         "PERMISSION_DENIED",
         f"`{name}` was not approved: {words} ({code}).",

@@ -10,12 +10,13 @@ from holdfast.contracts import (
     Grant,
     Risk,
     Scope,
+    Verdict,
     new_id,
 )
 from holdfast.gate._hook_view import View
 from holdfast.gate.approvals import Approvals
 from holdfast.gate.broker import Broker, Settled
-from holdfast.gate.crossing import Crossing
+from holdfast.gate.crossing import Crossing, Wish
 from holdfast.gate.guards import Guards
 from holdfast.gate.policy import Ruling
 
@@ -66,10 +67,11 @@ class Asking:
         request: str,
         *,
         risk: Risk,
+        wanted: Wish | None = None,
     ) -> Settled:
         """Ask a person, and wait; or go on waiting where this was asked before."""
         timeout = ruling.timeout_ms or self.timeout_ms
-        summary = _summary(capability, ruling)
+        summary = _summary(capability, ruling, wanted)
         view = View(
             summary=summary,
             effect_id=crossing.effect_id,
@@ -125,8 +127,11 @@ def _covers(grant: Grant, risk: Risk, arguments: str) -> bool:
     return grant.scope is Scope.ANY or grant.arguments == arguments
 
 
-def _summary(capability: Capability, ruling: Ruling) -> str:
-    """One line without the arguments, which are shown beside it."""
+def _summary(capability: Capability, ruling: Ruling, wanted: Wish | None) -> str:
+    """One line without the arguments, which are shown beside it: what it does, and who wants it asked, and why."""
     about = capability.description.strip().split("\n", 1)[0]
     line = f"{capability.name}: {about}" if about else capability.name
-    return f"{line[:200]} ({capability.side_effect.value}; {ruling.reason[:200]})"
+    asks = [ruling.reason[:200]] if wanted is None or ruling.verdict is Verdict.ASK else []
+    if wanted is not None:
+        asks.append(f"Hook `{wanted.hook}` asks: {wanted.why[:200]}")
+    return f"{line[:200]} ({capability.side_effect.value}; {' '.join(asks)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from holdfast.contracts import (
     ApprovalRequest,
@@ -38,6 +38,17 @@ class Plan(Protocol):
     def take(self, name: str, arguments: str, capability: str) -> bool:
         """Use up one planned call, by the digest of its arguments; False when there is none like it left."""
         ...
+
+
+class Wish(NamedTuple):
+    """That a hook wants a person asked, whatever policy says."""
+
+    risk: Risk
+    """The highest that any hook named."""
+    hook: str
+    """Which was the first to want it."""
+    why: str
+    """What it says to the person."""
 
 
 @dataclass(slots=True)
@@ -176,8 +187,8 @@ class Crossing:
     """What to set aside for it, where its capability can't say."""
     lazy: bool = False
     """Whether its result may be recorded together with what comes next."""
-    wanted: Risk | None = None
-    """How risky it is to whoever wants a person asked, whatever policy says; `None`: nobody does."""
+    wanted: Wish | None = None
+    """That a hook wants a person asked about it; `None`: none does."""
     within_ms: int | None = None
     """No longer than this, where that is less than its capability may take."""
     beside: str | None = None

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from holdfast.contracts import EffectStatus, Json, PlannedEffect, Risk, Verdict
-from holdfast.gate.crossing import Crossing, Outcome, call_record
+from holdfast.contracts import EffectStatus, Json, PlannedEffect, Verdict
+from holdfast.gate.crossing import Crossing, Outcome, Wish, call_record
 from holdfast.gate.passing import Passing
 from holdfast.gate.past import Pasts
 
@@ -56,7 +56,7 @@ def _referred(root: Mapping[str, Any], ref: str) -> Any:
     return found
 
 
-def planned_effect(crossing: Crossing, passing: Passing, wanted: Risk | None) -> PlannedEffect:
+def planned_effect(crossing: Crossing, passing: Passing, wanted: Wish | None) -> PlannedEffect:
     """A call that a dry run does not make, as its plan lists it."""
     verdict = passing.ruling.verdict
     if verdict is Verdict.ALLOW and wanted is not None:

@@ -58,7 +58,7 @@ from holdfast.gate._refusals import (
 from holdfast.gate.asking import Asking
 from holdfast.gate.broker import Settled, settlement
 from holdfast.gate.budgets import Purse, reserve_all
-from holdfast.gate.crossing import Crossing, Doubt, Held, Outcome, as_asked
+from holdfast.gate.crossing import Crossing, Doubt, Held, Outcome, Wish, as_asked
 from holdfast.gate.dryrun import planned_effect, pretended
 from holdfast.gate.execution import Execution
 from holdfast.gate.executor import Executor
@@ -216,7 +216,7 @@ class Gate:
 
     async def _hooked(
         self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]
-    ) -> tuple[dict[str, Json], Risk | None]:
+    ) -> tuple[dict[str, Json], Wish | None]:
         try:
             return await self.guards.before(crossing, executor, arguments)
         except ModelError as why:
@@ -248,7 +248,7 @@ class Gate:
             )
         )
 
-    def _planned(self, crossing: Crossing, passing: Passing, wanted: Risk | None) -> Outcome | None:
+    def _planned(self, crossing: Crossing, passing: Passing, wanted: Wish | None) -> Outcome | None:
         """What a dry run does in place of a call that is more than a read."""
         ruling, dry = passing.ruling, crossing.desk.dry
         if dry is not None and not _free(passing, wanted):
@@ -259,7 +259,7 @@ class Gate:
             raise Refused(denied(crossing.name, ruling), rules=ruling.rule_ids)
         return None
 
-    async def _approve(self, crossing: Crossing, passing: Passing, wanted: Risk | None) -> None:
+    async def _approve(self, crossing: Crossing, passing: Passing, wanted: Wish | None) -> None:
         """A plan, a grant, or a person; nobody, where policy says so and no hook wants more."""
         plan, ruling, capability = crossing.desk.plan, passing.ruling, passing.capability
         if plan is not None and not _free(passing, wanted):
@@ -269,14 +269,14 @@ class Gate:
         asked = crossing.past.approval if crossing.past is not None else None
         if ruling.verdict is not Verdict.ASK and wanted is None and asked is None:
             return
-        risk = wanted or ruling.risk
+        risk = wanted.risk if wanted is not None else ruling.risk
         if asked is not None:
             risk = asked.risk
             if asked.capability != capability.digest:
                 raise Refused(changed(crossing.name), void="approval.capability_changed")
         elif await self._granted(crossing, passing, risk):
             return
-        await self._ask(crossing, passing, risk)
+        await self._ask(crossing, passing, risk, wanted)
 
     async def _granted(self, crossing: Crossing, passing: Passing, risk: Risk) -> bool:
         grant = await self._asking.granted(crossing, risk, passing.capability, passing.body)
@@ -287,7 +287,9 @@ class Gate:
         passing.drafts.append(Draft.of(used, run_id=crossing.desk.run_id))
         return True
 
-    async def _ask(self, crossing: Crossing, passing: Passing, risk: Risk) -> None:
+    async def _ask(
+        self, crossing: Crossing, passing: Passing, risk: Risk, wanted: Wish | None
+    ) -> None:
         try:
             settled = await self._asking.ask(
                 crossing,
@@ -296,6 +298,7 @@ class Gate:
                 passing.body,
                 passing.request,
                 risk=risk,
+                wanted=wanted,
             )
         except ModelError as why:  # a hook does not want it asked
             raise Refused(why) from None
@@ -361,7 +364,7 @@ class Gate:
         return self._results.refused(crossing, body, request, effect, error, refused, started)
 
 
-def _free(passing: Passing, wanted: Risk | None) -> bool:
+def _free(passing: Passing, wanted: Wish | None) -> bool:
     """Whether a call is one that a dry run makes, and a plan need not name: a read that nobody is asked about."""
     allowed = passing.ruling.verdict is Verdict.ALLOW and wanted is None
     return allowed and passing.capability.side_effect in HARMLESS

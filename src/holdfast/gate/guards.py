@@ -8,13 +8,19 @@ from typing import Any
 
 from holdfast.contracts import Draft, ErrorObject, Json, Risk
 from holdfast.contracts.hook import HookPoint, HookPrivacy
-from holdfast.contracts.hook_response import HookResponse, Note, Refusal
+from holdfast.contracts.hook_response import (
+    ApprovalWanted,
+    HookResponse,
+    Note,
+    Refusal,
+    ResponseClass,
+)
 from holdfast.errors import CallerError, ModelError
 from holdfast.gate._hook_firing import Consider, Fired, Record
 from holdfast.gate._hook_view import View, apply, guard
 from holdfast.gate._refusals import hook_denied, redacted, try_again, withheld
 from holdfast.gate.broker import Settled
-from holdfast.gate.crossing import Crossing, Desk
+from holdfast.gate.crossing import Crossing, Desk, Wish
 from holdfast.gate.executor import Executor
 from holdfast.gate.hooks import Hooks
 from holdfast.gate.limits import check_request, check_response
@@ -56,8 +62,8 @@ class Guards:
 
     async def before(
         self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]
-    ) -> tuple[dict[str, Json], Risk | None]:
-        """The arguments as hooks leave them, and the risk if one wants a person asked."""
+    ) -> tuple[dict[str, Json], Wish | None]:
+        """The arguments as hooks leave them, and whether one wants a person asked."""
         capability = executor.capability
 
         def consider(view: View, response: HookResponse) -> View:
@@ -78,7 +84,7 @@ class Guards:
         )
         fired = await self._fire(crossing, _P.BEFORE_TOOL_CALL, view, consider)
         final = dict(fired.view.arguments or {})
-        return final, (fired.view.risk or capability.harm) if fired.wants_approval else None
+        return final, wish_of(fired, capability.harm)
 
     async def after(
         self, crossing: Crossing, executor: Executor, value: Json
@@ -282,6 +288,16 @@ class Guards:
             return (consider or apply)(view, response)
 
         return considered
+
+
+def wish_of(fired: Fired, least: Risk) -> Wish | None:
+    """That a hook wants a person asked; `None`: none does. It is at `least` so risky."""
+    found = fired.first(ResponseClass.REQUEST_APPROVAL)
+    if found is None or found.response is None:
+        return None
+    said = found.response.payload
+    why = said.summary if isinstance(said, ApprovalWanted) else ""
+    return Wish(fired.view.risk or least, found.hook_id, why)
 
 
 def stopped(fired: Fired) -> ModelError | None:
