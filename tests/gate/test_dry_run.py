@@ -55,6 +55,9 @@ async def test_reads_are_answered_and_the_rest_is_listed() -> None:
             ("send", {"to": "bob"}, "ask", "default.ask"),
         ]
         assert [one.ordinal for one in run.plan] == [1, 2]
+        # What was made, and nothing else.
+        assert [(one.name, one.status) for one in run.external_calls] == [("look", "ok")]
+        assert run.metrics.external_calls_count == 1
         assert run.plan[0].side_effect == "external_system"
         assert await hf.approvals.list(status="all") == []
     assert world.done == ["look sky"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from holdfast.contracts._base import Count, Told, listed, optional
+from holdfast.contracts._base import Count, Told, listed, optional, unless
 from holdfast.contracts.agent import AGENT_PAYLOADS
 from holdfast.contracts.approval import (
     ApprovalDecision,
@@ -105,6 +105,8 @@ class RunStarted(Told):
     """The approved plan it must keep to."""
     actor: str | None = optional()
     """On whose behalf it calls."""
+    return_snapshot: bool = unless(False)
+    """Whether its caller wants the state after it saved and named."""
 
 
 class RunCompleted(Told):

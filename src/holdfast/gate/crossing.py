@@ -220,7 +220,8 @@ class Crossing:
 class Outcome:
     """What the code gets: a value, or an error."""
 
-    record: ExternalCallRecord
+    record: ExternalCallRecord | None
+    """The line about it in its run's result; `None`: a dry run has not made it."""
     value: Json = None
     error: ErrorObject | None = None
     kind: str | None = None

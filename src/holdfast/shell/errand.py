@@ -64,7 +64,7 @@ def lines_of(
     for ordinal, past in pasts.calls.items():
         lines[ordinal] = record_of(past)
     for ordinal, errand in errands.items():
-        if isinstance(errand.end, Outcome):
+        if isinstance(errand.end, Outcome) and errand.end.record is not None:
             lines[ordinal] = errand.end.record
     return tuple(lines[ordinal] for ordinal in sorted(lines))
 

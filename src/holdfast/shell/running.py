@@ -219,9 +219,12 @@ class Runner:
         def begin() -> Awaitable[Stop]:
             return _at(stop) if stop else again(session, box, found, limits)
 
-        return await self._through(
+        result = await self._through(
             story, drive, begin, save=True, durable=durable, reopened=stop is not None
         )
+        if not found.request.return_snapshot:  # it is saved all the same
+            result = result.model_copy(update={"snapshot_id": None})
+        return result
 
     async def abandon(self, run_id: str, reason: str | None) -> None:
         """Cancel a run that stands."""

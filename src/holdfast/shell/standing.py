@@ -109,6 +109,7 @@ async def request_of(journal: Journal, said: dict[str, Any], session_id: str) ->
         inputs=json.loads(await journal.content(str(inputs))) if inputs else {},
         limits=SessionLimits.model_validate(limits) if limits else None,
         plan_id=said.get("plan"),
+        return_snapshot=bool(said.get("return_snapshot")),
     )
 
 

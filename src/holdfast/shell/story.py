@@ -146,6 +146,7 @@ class Story:
             actor=self.actor,
             parent=self.parent,
             call_id=self._call_id,
+            return_snapshot=request.return_snapshot,
         )
         return said, bodies
 
