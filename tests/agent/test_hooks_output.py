@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 from tests.agent.hooks_support import at, decisions, model, once, ran, texts
 
@@ -76,6 +77,25 @@ async def test_a_hook_that_fails_at_the_output_ends_the_run() -> None:
     async with holdfast.open("memory:", {}, hooks=[one]) as hf:
         run = await ran(hf, Agent(model(say('{"n": 1}')), output=Count))
         assert (run.status, run.result.cause) == ("failed", "HookFailure")
+
+
+@pytest.mark.parametrize("point", [BEFORE, AFTER])
+async def test_a_run_stands_at_its_output_until_the_hook_is_repaired(point: str) -> None:
+    broken, asks = [True], model(say('{"n": 1}'))
+
+    def fails(question: HookInput) -> Any:
+        if broken:
+            raise RuntimeError("broken")
+
+    right = "modify_validation_hints" if point == BEFORE else "request_retry"
+    one = at(point, fails, right, failure="interrupt_run")
+    async with holdfast.open("memory:", {}, hooks=[one]) as hf:
+        run = await ran(hf, Agent(asks, output=Count))
+        assert (run.status, run.result.cause) == ("needs_attention", "HookFailure")
+        broken.clear()
+        run = await run.resume()
+        assert (run.status, run.output) == ("completed", Count(n=1))
+    assert len(asks.requests) == 1
 
 
 async def test_stop_run_at_the_question_for_the_output_ends_the_run() -> None:
