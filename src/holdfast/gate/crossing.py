@@ -220,14 +220,15 @@ class Crossing:
 class Outcome:
     """What the code gets: a value, or an error."""
 
-    record: ExternalCallRecord | None
-    """The line about it in its run's result; `None`: a dry run has not made it."""
+    record: ExternalCallRecord
     value: Json = None
     error: ErrorObject | None = None
     kind: str | None = None
     """The built-in exception the code sees, if the error's code does not say it."""
     fatal: bool = False
     """Whether the run ends with it, uncaught or not."""
+    pretended: bool = False
+    """Whether a dry run gives it in place of a call that it does not make."""
 
 
 @dataclass(frozen=True, slots=True)

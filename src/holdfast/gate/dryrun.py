@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from holdfast.contracts import EffectStatus, Json, PlannedEffect, Verdict
-from holdfast.gate.crossing import Crossing, Outcome, Wish
+from holdfast.gate.crossing import Crossing, Outcome, Wish, call_record
 from holdfast.gate.passing import Passing
 from holdfast.gate.past import Pasts
 
@@ -77,7 +77,8 @@ def pretended(crossing: Crossing, passing: Passing) -> Outcome:
     """What the code of a dry run gets: a value of the right shape."""
     capability = passing.capability
     crossing.ordered(crossing.desk.next_order())
-    return Outcome(None, sample(capability.output_schema))
+    record = call_record(crossing.name, capability.side_effect, passing.request)
+    return Outcome(record, sample(capability.output_schema), pretended=True)
 
 
 class ApprovedPlan:

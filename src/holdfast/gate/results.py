@@ -176,7 +176,7 @@ class Results:
         return self._guards.changes_results and not crossing.asks_model
 
     async def _seen(
-        self, crossing: Crossing, executor: Executor, value: Json, record: ExternalCallRecord | None
+        self, crossing: Crossing, executor: Executor, value: Json, record: ExternalCallRecord
     ) -> Outcome:
         """What the code is given once hooks have looked at it; on record, so that a replay gives the same."""
         given, error = await self._guards.after(crossing, executor, value)

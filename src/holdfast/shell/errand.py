@@ -64,7 +64,7 @@ def lines_of(
     for ordinal, past in pasts.calls.items():
         lines[ordinal] = record_of(past)
     for ordinal, errand in errands.items():
-        if isinstance(errand.end, Outcome) and errand.end.record is not None:
+        if isinstance(errand.end, Outcome) and not errand.end.pretended:
             lines[ordinal] = errand.end.record
     return tuple(lines[ordinal] for ordinal in sorted(lines))
 
