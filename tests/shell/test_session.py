@@ -391,6 +391,23 @@ async def test_validation_runs_nothing_and_is_audited(url: str) -> None:
         assert (await hf.shell.run("x", session="s")).status == "runtime_error"
 
 
+@pytest.mark.parametrize("wrong", ["x =", "x = await nobody("])
+async def test_code_that_does_not_parse_defines_nothing(url: str, wrong: str) -> None:
+    async def unknown(hf: holdfast.Runtime) -> str | None:
+        checked = await hf.shell.run("foo(1)", session="s", validate_only=True)
+        return checked.error and checked.error.code
+
+    async with holdfast.open(url) as hf:
+        await hf.shell.run("known = 1", session="s")
+        assert await unknown(hf) == "UNKNOWN_TOOL"
+        assert (await hf.shell.run(wrong, session="s")).status == "validation_error"
+        assert await unknown(hf) == "UNKNOWN_TOOL"  # of a session that is at hand
+    async with holdfast.open(url) as hf:
+        assert await unknown(hf) == "UNKNOWN_TOOL"  # from what is on record
+        assert (await hf.shell.run("known", session="s")).result == 1
+        assert await unknown(hf) == "UNKNOWN_TOOL"  # of one that was made again
+
+
 async def test_discovery_functions_answer_and_count(url: str) -> None:
     async with holdfast.open(url) as hf:
         done = await hf.shell.run(

@@ -262,8 +262,8 @@ class Boxes(Protocol):
         """
         ...
 
-    def binds(self, code: str) -> frozenset[str]:
-        """The top-level names that running the code may define."""
+    def binds(self, code: str, error: str | None = None) -> frozenset[str]:
+        """The top-level names that running the code may define, or may have, if it ended with the code of an `error`."""
         ...
 
     def defines(

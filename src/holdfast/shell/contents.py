@@ -54,7 +54,8 @@ class Contents:
         self._services = services
         self._pen = pen
         self._names: set[str] = set()
-        self._unread: list[str] = []
+        self._unread: list[tuple[str, str | None]] = []
+        self._running: str | None = None
         self._debt_ms = 0.0
         self._state: str | None = None
         self._size = 0
@@ -65,9 +66,11 @@ class Contents:
     def names(self) -> set[str]:
         """The variables and functions its code may have defined."""
         unread, self._unread = self._unread, []
-        for code in unread:
-            self._names |= self.boxes.binds(code)
-        return self._names
+        for code, error in unread:
+            self._names |= self.boxes.binds(code, error)
+        if self._running is None:
+            return self._names
+        return self._names | self.boxes.binds(self._running)
 
     @property
     def unread(self) -> bool:
@@ -76,8 +79,15 @@ class Contents:
 
     def reads(self, code: str, inputs: Iterable[str] = ()) -> None:
         """Take note of code that is about to run; what it defines is found out when somebody asks."""
-        self._unread.append(code)
+        self._has_run(None)
+        self._running = code
         self._names.update(inputs)
+
+    def _has_run(self, error: str | None) -> None:
+        """What ran last is over, as far as anybody will hear of it."""
+        if self._running is not None:
+            self._unread.append((self._running, error))
+            self._running = None
 
     # -- the box --------------------------------------------------------------------------------------
 
@@ -98,7 +108,7 @@ class Contents:
     def have(self, box: Box, names: set[str], definitions: Definitions) -> None:
         """This is in the session from now on."""
         self.box, self.definitions = box, definitions
-        self._names, self._unread = names, []
+        self._names, self._unread, self._running = names, [], None
 
     async def drop(self) -> None:
         """Throw the box away."""
@@ -117,6 +127,7 @@ class Contents:
         self._debt_ms += ran.metrics.duration_ms
         self.debt_runs += 1
         self.warning = None
+        self._has_run(ran.error.code if ran.error is not None else None)
         if ran.state_kept:
             self.definitions.ran(code, ran)
 

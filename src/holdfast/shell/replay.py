@@ -105,7 +105,7 @@ async def restore(
         async for past in history(journal, session_id, own, after=start.pos, upto=upto):
             ran = await _again(services, box, past, toolbox, session_id)
             debt_ms += ran.metrics.duration_ms
-            names |= boxes.binds(past.code)
+            names |= boxes.binds(past.code, ran.error.code if ran.error is not None else None)
             definitions.ran(past.code, ran)
             runs += 1
     except BaseException:

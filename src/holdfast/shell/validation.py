@@ -53,14 +53,22 @@ async def recorded_names(services: Services, session_id: str) -> set[str]:
     if row is None or row["status"] != "open":
         return set()
     names: set[str] = set()
-    binds = services.boxes[Language(str(row["language"]))].binds
+    started: dict[str | None, str] = {}
+    failed: dict[str | None, str] = {}
     after = int(str(row["state_pos"])) - 1
     async for record in journal.read(session_id, after=after):
         if record.kind == "session_state":
             names = set(record.payload.get("names") or ())  # type: ignore[arg-type]
+            started.clear()
         start = record.payload if record.kind == "run_started" else record.payload.get("start")
         if isinstance(start, dict) and start.get("code"):
-            names |= binds((await journal.content(str(start["code"]))).decode())
+            started[record.run_id] = str(start["code"])
+        error = record.payload.get("error")
+        if isinstance(error, dict):
+            failed[record.run_id] = str(error.get("code"))
+    binds = services.boxes[Language(str(row["language"]))].binds
+    for run_id, code in started.items():
+        names |= binds((await journal.content(code)).decode(), failed.get(run_id))
     return names
 
 

@@ -143,9 +143,9 @@ class PythonBoxes:
             raise _not_entered()
         return await self._checker.check(code, stubs=stubs, known=known)
 
-    def binds(self, code: str) -> frozenset[str]:
-        """The top-level names that running the code may define."""
-        return binds(code)
+    def binds(self, code: str, error: str | None = None) -> frozenset[str]:
+        """The top-level names that running the code may define; what the engine could not read defined none."""
+        return frozenset() if error == "SYNTAX_ERROR" else binds(code)
 
     def defines(
         self, sources: dict[str, str], code: str, error: str | None
