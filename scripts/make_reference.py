@@ -133,6 +133,11 @@ def settings() -> str:
         "From the nearest `holdfast.toml`, looking upward from the working directory; `HOLDFAST_*` win over",
         "the file, and flags over both. An unknown key is an error.",
         "",
+        "Relative paths in the file are meant from the file's folder, wherever below it holdfast is started: `home`, files of",
+        "the journal, of capabilities, scripts, documents and SQLite databases, mounted folders, `cwd`, and programs that are",
+        "named with a slash. A program of a surface starts there, unless it has a `cwd` or a jail. Relative paths in flags and in",
+        "`HOLDFAST_*` are meant from the working directory.",
+        "",
     ]
     for title, model in (("Top level", Settings), *_sections()):
         text += [f"## {title}", ""]

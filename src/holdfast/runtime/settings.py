@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from holdfast.contracts.hook_config import HookConfig
 from holdfast.contracts.model import ModelPrice
 from holdfast.contracts.surface import SurfaceName
 from holdfast.errors import CallerError
+from holdfast.runtime._settings_paths import anchored
 from holdfast.runtime._surface_specs import Written
 
 FILE = "holdfast.toml"
@@ -140,13 +141,20 @@ class Settings(Asked):
 
     @classmethod
     def load(cls, config: Mapping[str, Any] | str | Path | None = None) -> Settings:
-        """The settings in force: `config` is a mapping, a file, or `None` for the nearest `holdfast.toml`."""
+        """The settings in force: `config` is a mapping, a file, or `None` for the nearest `holdfast.toml`.
+
+        Relative paths in a file are meant from the file's folder, all others from the working directory.
+        """
+        path = file_of(config)
         if isinstance(config, Mapping):
             found = dict(config)
         else:
-            path = file_of(config)
-            found = _read(path) if path is not None else {}
-        return parse(cls, _with_environment(found))
+            found = anchored(_read(path), path.absolute().parent) if path is not None else {}
+        try:
+            _check_policy(found.get("policy"))
+            return parse(cls, _with_environment(found))
+        except CallerError as why:
+            raise _told(why, path) from None
 
 
 def file_of(config: Mapping[str, Any] | str | Path | None) -> Path | None:
@@ -173,6 +181,23 @@ def _read(path: Path) -> dict[str, Any]:
         raise CallerError(
             "INVALID_ARGUMENT", f"`{path}` can't be read: {why}.", hint="It must be TOML."
         ) from None
+
+
+def _check_policy(table: object) -> None:
+    """Refuse a rule that can't be understood by its id, which the place of a field in the settings does not tell."""
+    if isinstance(table, Mapping):
+        from holdfast.gate.policy import Policy
+
+        Policy.load(cast("Mapping[str, object]", table))
+
+
+def _told(why: CallerError, path: Path | None) -> CallerError:
+    """What is wrong, with the file it is wrong in, which may be folders up, and the page that helps."""
+    page = "guides/policy.md" if why.code == "POLICY_INVALID" else "reference/settings.md"
+    general = why.hint is None or why.hint.endswith("in docs/reference.")
+    hint = f"See docs/{page}." if general else why.hint
+    message = why.message if path is None else f"`{path}`: {why.message}"
+    return CallerError(why.code, message, hint=hint, span=why.span)
 
 
 def _with_environment(found: dict[str, Any]) -> dict[str, Any]:
