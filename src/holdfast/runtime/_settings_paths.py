@@ -31,9 +31,10 @@ def anchored(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def _starting(surface: Any, folder: Path) -> Any:
     """A program that says nothing else starts beside the settings, so that its arguments may be relative, too."""
-    if not isinstance(surface, dict) or "command" not in surface or surface.get("jail"):
-        return surface  # in a jail, there is no such folder
-    return {"cwd": str(folder), **cast("dict[str, Any]", surface)}
+    said = cast("dict[str, Any]", surface) if isinstance(surface, dict) else {}
+    if "command" not in said or said.get("jail"):  # in a jail, there is no such folder
+        return cast("object", surface)
+    return {"cwd": str(folder), **said}
 
 
 def _at(value: Any, steps: list[str], how: _How, folder: Path) -> Any:
