@@ -47,7 +47,7 @@ async def test_what_is_not_there_is_no_name() -> None:
     """Code has no name for what it was not given: there is nothing to call, and nothing to record."""
     async with holdfast.open("memory:", {}, capabilities=[World().look()]) as hf:
         run = await hf.shell.run("nothing_like_it()", session="s")
-        assert run.status == "runtime_error"
+        assert run.status == "validation_error"
         assert "effect_intent" not in await kinds(hf, run)
         checked = await hf.shell.run("nothing_like_it()", session="s", validate_only=True)
         assert checked.error is not None

@@ -8,6 +8,7 @@ never an exception. What is raised is the caller's mistake (`CallerError`) or th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, Protocol, Self, TypeAlias
@@ -32,6 +33,9 @@ call of a box at a time; it may block, and its time counts for `wall_ms` only.""
 
 Meanwhile: TypeAlias = Callable[[], Awaitable[None]]
 """What to do while the engine computes."""
+
+Known: TypeAlias = Callable[[], AbstractSet[str]]
+"""The variables that code of a session may have defined; asked only when it matters."""
 
 ANYTHING = "*"
 """Stands among names for all that can't be told: code that runs text can define whatever it likes."""
@@ -63,6 +67,8 @@ class Ran:
     """What it used."""
     state_kept: bool
     """Whether what the code changed so far stays. If not, the box is dead: close it and open another."""
+    refused: bool = False
+    """Whether none of it was run: the box is as it was."""
 
 
 @dataclass(slots=True)
@@ -168,13 +174,15 @@ class Box(Protocol):
         names: Mapping[str, Call],
         outside: Mapping[str, bool] = MappingProxyType({}),
         meant: frozenset[str] = frozenset(),
+        known: Known | None = None,
         meanwhile: Meanwhile | None = None,
     ) -> Stop:
         """Run code until it ends, or stands at a call that the host must answer.
 
         `inputs` become variables, `names` the functions the box answers itself. `outside` are the capabilities,
         and whether code awaits them; without any, the run always ends here, and faster. `meant` are those that no
-        code of the session can have given another meaning: calls of these may be `direct`. `meanwhile` is awaited
+        code of the session can have given another meaning: calls of these may be `direct`. With `known`, code that is
+        certain to fail for what nobody has defined is refused before any of it runs. `meanwhile` is awaited
         while the engine computes, and has ended before this returns; if it raises, the run is stopped and the
         box is dead. A cancelled run kills the box's process before this raises.
 

@@ -72,6 +72,10 @@ class Contents:
             return self._names
         return self._names | self.boxes.binds(self._running)
 
+    def known(self) -> set[str]:
+        """The same, for whoever may never ask."""
+        return self.names
+
     @property
     def unread(self) -> bool:
         """Whether there is code of which nobody has found out yet what it defines."""
@@ -127,6 +131,9 @@ class Contents:
         self._debt_ms += ran.metrics.duration_ms
         self.debt_runs += 1
         self.warning = None
+        if ran.refused:
+            self._running = None
+            return
         self._has_run(ran.error.code if ran.error is not None else None)
         if ran.state_kept:
             self.definitions.ran(code, ran)

@@ -25,12 +25,11 @@ from holdfast.errors import CallerError, InternalError
 from holdfast.gate.crossing import Desk
 from holdfast.gate.past import Pasts
 from holdfast.journal.pen import Pen
-from holdfast.shell.box import Box
 from holdfast.shell.clock import Clock
 from holdfast.shell.discovery import discovery
 from holdfast.shell.drive import Drive
 from holdfast.shell.errand import Parked
-from holdfast.shell.replay import restore
+from holdfast.shell.replay import Restored, restore
 from holdfast.shell.services import Services, outside_of, run_limits, setup_of
 from holdfast.shell.story import cleaned, failed, result_of
 
@@ -59,7 +58,7 @@ class DryRun:
                 raise
             return failed(refusal)
         try:
-            return await self._tried(request, setup, limits, made.box, actor)
+            return await self._tried(request, setup, limits, made, actor)
         finally:
             with anyio.CancelScope(shield=True):
                 await made.box.close()
@@ -69,7 +68,7 @@ class DryRun:
         request: RunRequest,
         setup: Setup,
         limits: SessionLimits,
-        box: Box,
+        made: Restored,
         actor: str | None,
     ) -> RunResult:
         services, plan_id = self._services, new_id("plan")
@@ -90,19 +89,20 @@ class DryRun:
         )
         outside = outside_of(toolbox)
         drive = Drive(
-            box=box,
+            box=made.box,
             performs=services.gate,
             desk=desk,
             pasts=Pasts(),
             clock=Clock(limits.wall_ms),
             awaited=lambda name: outside.get(name, False),
         )
-        first = box.run(
+        first = made.box.run(
             request.code,
             inputs=request.inputs,
             limits=limits,
             names=discovery(toolbox, policy, limits),
             outside=outside,
+            known=lambda: made.names,
         )
         try:
             ran = await drive.go(first)

@@ -101,6 +101,7 @@ async def rehearse(
     own = SessionLimits.model_validate((session or {}).get("limits") or {})
     limits = request.limits or own
     performer = Recorded(journal) if code is None else _Matching(services, pasts)
+    before, refused = await _before(services, stream, row)
     ran = await _again(
         services,
         (stream, run_id, start - 1),
@@ -109,8 +110,9 @@ async def rehearse(
         pasts,
         toolbox,
         performer,
+        # Those of an older holdfast failed on the way, for what is refused by now.
+        refusing=refused or code is not None,
     )
-    before = await _before(services, stream, row)
     if policy is not None:
         policy = policy.within(setup.rules)
     whole = all(past.ordinal in ran.reached for past in _all(pasts) if past.answered)
@@ -140,6 +142,8 @@ async def _again(
     pasts: Pasts,
     toolbox: Toolbox,
     performer: Recorded | _Matching,
+    *,
+    refusing: bool,
 ) -> _Again:
     (session_id, run_id, upto), (code, inputs) = where, what
     boxes = next(iter(services.boxes.values()))
@@ -161,7 +165,14 @@ async def _again(
         awaited=lambda name: outside.get(name, False),
     )
     names = discovery(toolbox, services.policy, limits)
-    first = made.box.run(code, inputs=inputs, limits=limits, names=names, outside=outside)
+    first = made.box.run(
+        code,
+        inputs=inputs,
+        limits=limits,
+        names=names,
+        outside=outside,
+        known=(lambda: made.names) if refusing else None,
+    )
     stopped: ErrorObject | None = None
     try:
         ran = await drive.go(first)
@@ -211,14 +222,19 @@ class _Matching:
         return await answer(self._journal, past)
 
 
-async def _before(services: Services, stream: str, row: dict[str, Any]) -> RunResult | None:
+async def _before(
+    services: Services, stream: str, row: dict[str, Any]
+) -> tuple[RunResult | None, bool]:
+    """What the run gave, and whether its code was refused before any of it ran."""
     if row["ended_at"] is None:
-        return None
+        return None, False
     record = await anext(services.journal.read(stream, after=int(row["end_pos"]) - 1, limit=1))
     said = record.payload.get("result")
     if said is None:
-        return None
-    return RunResult.model_validate_json(await services.journal.content(str(said)))
+        return None, False
+    result = RunResult.model_validate_json(await services.journal.content(str(said)))
+    invalid = result.status is RunStatus.VALIDATION_ERROR
+    return result, invalid and record.payload.get("state_kept") is False
 
 
 async def _told(

@@ -135,6 +135,7 @@ class Runner:
                 inputs=request.inputs,
                 limits=limits,
                 names=session.opening.discovery(limits),
+                known=session.contents.known,
                 meanwhile=meanwhile,
             )
             if self._plain is not None and self._plain.cancel_called:
@@ -186,6 +187,7 @@ class Runner:
                 names=opening.discovery(limits),
                 outside=opening.outside(),
                 meant=opening.meant(request.code, contents),
+                known=contents.known,
             )
 
         return await self._through(

@@ -98,7 +98,7 @@ class Story:
                 error=result.error or ran.error,
                 result=body.ref.digest,
                 metrics=result.metrics,
-                state_kept=ran.state_kept,
+                state_kept=ran.state_kept and not ran.refused,
                 start=start,
             )
         created = [] if self.told else self._created()

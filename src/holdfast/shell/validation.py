@@ -64,7 +64,9 @@ async def recorded_names(services: Services, session_id: str) -> set[str]:
         if isinstance(start, dict) and start.get("code"):
             started[record.run_id] = str(start["code"])
         error = record.payload.get("error")
-        if isinstance(error, dict):
+        if record.payload.get("state_kept") is False:
+            started.pop(record.run_id, None)  # it was undone, or none of it was run
+        elif isinstance(error, dict):
             failed[record.run_id] = str(error.get("code"))
     binds = services.boxes[Language(str(row["language"]))].binds
     for run_id, code in started.items():

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from pydantic_monty import MontyError, MontyTypingError
 
-from holdfast.contracts import Diagnostic, ErrorObject, SessionLimits, Severity, Span
+from holdfast.contracts import Diagnostic, ErrorObject, SessionLimits, Severity
 from holdfast.shell.languages import _python_scope as scope
 from holdfast.shell.languages._python_awaits import unawaited
 from holdfast.shell.languages._python_errors import Text, breached, explain, is_refusal
@@ -167,15 +167,17 @@ class _Findings:
     def _parsed(self, tree: ast.Module) -> Iterator[ErrorObject]:
         near = self._names | self._own
         for use in unknown(tree, self._names | _NO_BUILT_IN):
-            yield complaint(use.name, self._span(use.node), called=use.called, near=near)
+            yield complaint(
+                use.name, scope.span(use.node, self._lines), called=use.called, near=near
+            )
         for name, node in missing_imports(tree):
-            yield no_module(name, self._span(node))
+            yield no_module(name, scope.span(node, self._lines))
         for name, node in unawaited(tree, self._stubs.awaited):
             yield ErrorObject(
                 code="TYPE_ERROR",
                 message=f"The value of `{name}` is used, but the call was not awaited.",
                 hint=f"Await it: `await {name}(…)`.",
-                span=self._span(node),
+                span=scope.span(node, self._lines),
             )
 
     def _unparsed(self, typed: list[Report]) -> Iterator[Diagnostic]:
@@ -189,20 +191,6 @@ class _Findings:
                 yield Diagnostic.error(found)
             elif one.rule == "unresolved-import" and one.message.startswith("Cannot resolve"):
                 yield Diagnostic.error(no_module(name, one.span))
-
-    def _span(self, node: ast.expr | ast.stmt) -> Span:
-        end = node.end_lineno or node.lineno
-        return Span(
-            line=node.lineno,
-            column=self._column(node.lineno, node.col_offset),
-            end_line=end,
-            end_column=self._column(end, node.end_col_offset or 0),
-        )
-
-    def _column(self, line: int, offset: int) -> int:
-        """The column, in characters from 1, of an offset in bytes."""
-        # Within an f-string, Python 3.11 is not exact.
-        return len(self._lines[line - 1].encode()[:offset].decode(errors="ignore")) + 1
 
 
 def _sorted(found: Iterator[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -64,7 +64,7 @@ def binds(code: str) -> frozenset[str]:
     tree = scope.parse(code)
     if tree is None:
         return frozenset((*(one or other for one, other in _BINDS.findall(code)), ANYTHING))
-    found = _module(tree)
+    found = top_level(tree)
     return found | {ANYTHING} if scope.mentions(tree, _DYNAMIC) else found
 
 
@@ -72,7 +72,7 @@ def unknown(tree: ast.Module, known: frozenset[str]) -> list[Use]:
     """Names that are neither known nor bound anywhere in the code, where it has to have them."""
     if ANYTHING in known or scope.mentions(tree, frozenset(("exec",))):
         return []
-    env = known | _module(tree) | _IMPLIED
+    env = known | top_level(tree) | _IMPLIED
     found: list[Use] = []
     todo = [_Todo(node, env) for node in tree.body]
     while todo:
@@ -96,10 +96,17 @@ def missing_imports(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
     for node in ast.walk(tree):
         if id(node) in guarded:
             continue
-        if isinstance(node, ast.Import):
-            yield from ((one.name, node) for one in node.names if one.name not in _MODULES)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module not in _MODULES:
-            yield node.module, node
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((name, node) for name in absent(node))
+
+
+def absent(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """The modules that an import names and the engine has not."""
+    if isinstance(node, ast.Import):
+        names = [one.name for one in node.names]
+    else:
+        names = [node.module] if node.module else []
+    return [name for name in names if name not in _MODULES]
 
 
 def guarded_lines(tree: ast.Module) -> frozenset[int]:
@@ -158,7 +165,7 @@ def bound_in(tree: ast.Module) -> frozenset[str]:
     """Every name that the code binds in any scope: what a slip of the pen may have meant."""
     functions = (node for node in ast.walk(tree) if isinstance(node, scope.Function))
     inner = (name for one in functions for name in _function(one))
-    return _module(tree).union(inner)
+    return top_level(tree).union(inner)
 
 
 def _nearest(name: str, near: Iterable[str], otherwise: str) -> str:
@@ -173,7 +180,8 @@ def _bound(body: Iterable[ast.AST]) -> frozenset[str]:
     return frozenset(name for name, _ in scope.bindings(body, _EVERY))
 
 
-def _module(tree: ast.Module) -> frozenset[str]:
+def top_level(tree: ast.Module) -> frozenset[str]:
+    """The names that the code may bind at the top level."""
     declared = (node.names for node in ast.walk(tree) if isinstance(node, ast.Global))
     return _bound(tree.body).union(*declared)
 
@@ -194,7 +202,7 @@ def _inside(at: _Todo) -> Iterator[_Todo]:
     node, env, guarded, _ = at
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-            yield from _parts(_defaults(node), env, guarded)
+            yield from _parts(defaults(node), env, guarded)
             body = [node.body] if isinstance(node, ast.Lambda) else node.body
             yield from _parts(body, env | _function(node), guarded)
         case ast.ClassDef():
@@ -223,7 +231,8 @@ def _parts(nodes: Iterable[ast.AST], env: frozenset[str], guarded: bool) -> Iter
     return (_Todo(node, env, guarded) for node in nodes)
 
 
-def _defaults(node: scope.Function | ast.Lambda) -> list[ast.expr]:
+def defaults(node: scope.Function | ast.Lambda) -> list[ast.expr]:
+    """What is evaluated of a function where it is defined."""
     args = node.args
     found = [*args.defaults, *(one for one in args.kw_defaults if one is not None)]
     return found if isinstance(node, ast.Lambda) else [*node.decorator_list, *found]

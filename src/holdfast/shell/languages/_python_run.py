@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from time import monotonic
 from typing import Any
@@ -100,7 +101,7 @@ class Run:
         """What a run gives whose code is not fed at all."""
         self._guard.end()
         await self._guard.pass_time()
-        return self._ran(None, Failure(error))
+        return replace(self._ran(None, Failure(error)), refused=True)
 
     # -- feeds ----------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ import ast
 import warnings
 from collections.abc import Iterable, Iterator
 
+from holdfast.contracts import Span
+
 MAX_CHARS = 20_000
 """Longer code is not parsed by the host."""
 
@@ -31,6 +33,23 @@ def parse(code: str) -> ast.Module | None:
             return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def span(node: ast.expr | ast.stmt, lines: list[str]) -> Span:
+    """Where a node stands in the code of these lines."""
+    end = node.end_lineno or node.lineno
+    return Span(
+        line=node.lineno,
+        column=_column(lines[node.lineno - 1], node.col_offset),
+        end_line=end,
+        end_column=_column(lines[end - 1], node.end_col_offset or 0),
+    )
+
+
+def _column(line: str, offset: int) -> int:
+    """The column, in characters from 1, of an offset in bytes."""
+    # Within an f-string, Python 3.11 is not exact.
+    return len(line.encode()[:offset].decode(errors="ignore")) + 1
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -21,6 +21,7 @@ from holdfast.shell.box import (
     AtCall,
     Call,
     Jail,
+    Known,
     Meanwhile,
     Progress,
     Ran,
@@ -31,6 +32,7 @@ from holdfast.shell.languages._python_capture import Reading, read
 from holdfast.shell.languages._python_check import Checker, binds
 from holdfast.shell.languages._python_compact import compacted
 from holdfast.shell.languages._python_definitions import defines
+from holdfast.shell.languages._python_doomed import doomed
 from holdfast.shell.languages._python_errors import Text, explain
 from holdfast.shell.languages._python_inputs import check_inputs, rebinding
 from holdfast.shell.languages._python_live import Live
@@ -207,6 +209,7 @@ class PythonBox:
         names: Mapping[str, Call],
         outside: Mapping[str, bool] = MappingProxyType({}),
         meant: frozenset[str] = frozenset(),
+        known: Known | None = None,
         meanwhile: Meanwhile | None = None,
     ) -> Stop:
         """Run code until it ends, or stands at a call that the host must answer."""
@@ -218,6 +221,8 @@ class PythonBox:
         if inputs:
             check_inputs(inputs, names, outside)
             refusal = rebinding(code, inputs)
+        if refusal is None and known is not None:
+            refusal = doomed(code, known, names, outside, inputs)
         run = (Steps if outside else Run)(
             self._live,
             code,
