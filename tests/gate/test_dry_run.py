@@ -351,3 +351,57 @@ async def test_plan_holds_in_another_process(url: str) -> None:
     async with holdfast.open(url, {}, capabilities=tools) as hf:
         assert (await hf.shell.run(CODE, session="s", plan=plan)).status == "ok"
     assert world.done == ["look sky", "look sky", "ann", "bob"]
+
+
+# -- what it was opened with --------------------------------------------------------------------------
+
+
+async def test_a_plan_keeps_what_its_session_was_opened_with(url: str, tmp_path: Path) -> None:
+    caps = tmp_path / "caps.py"
+    caps.write_text(
+        "from holdfast import capability\n\n\n"
+        "@capability(side_effect='external_system')\n"
+        "def transfer(to: str, cents: int) -> str:\n"
+        "    'Send money.'\n"
+        "    return 'sent ' + to\n"
+    )
+    code, setup = "transfer('ann', 1)", {"capabilities": [str(caps)]}
+    async with holdfast.open(url, {}) as hf:
+        plan = await planned(hf, code, setup=setup)
+        assert await hf.shell.list() == []
+    async with holdfast.open(url, {}) as hf:
+        run = await hf.shell.run(code, session="s", plan=plan)
+        assert (run.status, run.result) == ("ok", "sent ann")
+        # From here on the session has it, as after any run.
+        tools = await hf.shell.run("[one['name'] for one in list_tools()]", session="s")
+        assert tools.result == ["transfer"]
+
+
+async def test_a_plan_of_another_session_opens_nothing(url: str) -> None:
+    async with holdfast.open(url, {}) as hf:
+        await hf.shell.run("x = 1", session="t")
+        plan = await planned(hf, "now()", setup={"clock": True})
+        refused = await hf.shell.run("now()", session="t", plan=plan)
+        assert refused.error is not None
+        assert refused.error.code == "INVALID_ARGUMENT"
+        assert (await hf.shell.run("list_tools()", session="t")).result == []
+
+
+async def test_a_plan_that_waits_is_to_be_approved() -> None:
+    world = World()
+    async with holdfast.open("memory:", {}, capabilities=[world.look(), world.send()]) as hf:
+        plan = str((await dry(hf)).plan_id)
+        run = await hf.shell.run(CODE, session="s", plan=plan)
+        assert run.error is not None
+        assert run.error.code == "INVALID_ARGUMENT"
+        assert f"approvals approve {plan}" in str(run.error.hint)
+
+
+async def test_a_dry_run_keeps_to_no_plan() -> None:
+    world = World()
+    async with holdfast.open("memory:", {}, capabilities=[world.look(), world.send()]) as hf:
+        plan = await planned(hf)
+        run = await hf.shell.run(CODE, session="s", plan=plan, dry_run=True)
+        assert run.error is not None
+        assert run.error.code == "INVALID_ARGUMENT"
+        assert (await hf.shell.run(CODE, session="s", plan=plan)).status == "ok"

@@ -201,6 +201,8 @@ class PlanMade(Told):
     """The inputs, as canonical JSON."""
     plan: Digest
     """The list of effects, as JSON."""
+    setup: Setup | None = optional()
+    """What the session was opened with for it, if that was said: the run that keeps to the plan has the same."""
     status: RunStatus
     """How the trial ended."""
 

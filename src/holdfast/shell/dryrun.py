@@ -47,7 +47,7 @@ class DryRun:
         services = self._services
         row = await services.journal.row("sessions", request.session_id)
         known = row if row is not None and row["status"] == "open" else None
-        setup = setup or setup_of(services, row)
+        given, setup = setup, setup or setup_of(services, row)
         own = SessionLimits.model_validate(known["limits"]) if known else None
         limits = run_limits(request, setup.limits or own or services.limits)
         boxes = services.boxes[request.language]
@@ -58,7 +58,9 @@ class DryRun:
                 raise
             return failed(refusal)
         try:
-            return await self._tried(request, setup, limits, made, actor)
+            result = await self._tried(request, setup, limits, made, actor)
+            await self._record(request, given, result)
+            return result
         finally:
             with anyio.CancelScope(shield=True):
                 await made.box.close()
@@ -114,27 +116,25 @@ class DryRun:
             raise InternalError("A dry run waits for somebody.")
         told = result_of(plan_id, ran, None, drive.records(ran.calls))
         result = cleaned(services.gate.redactor, told)
-        await self._record(request, plan_id, planned, result)
         return result.model_copy(
             update={"plan": tuple(planned), "plan_id": plan_id, "run_id": None}
         )
 
-    async def _record(
-        self, request: RunRequest, plan_id: str, planned: list[PlannedEffect], result: RunResult
-    ) -> None:
+    async def _record(self, request: RunRequest, setup: Setup | None, result: RunResult) -> None:
         code = Body.of(request.code.encode(), role="code", mime="text/x-python")
-        effects = [one.model_dump(mode="json") for one in planned]
+        effects = [one.model_dump(mode="json") for one in result.plan or ()]
         plan = Body.of(canonical_json(effects), role="plan", mime="application/json")
         bodies, inputs = (code, plan), None
         if request.inputs:
             body = Body.of(canonical_json(request.inputs), role="inputs", mime="application/json")
             bodies, inputs = (code, plan, body), body.ref.digest
         said = PlanMade(
-            id=plan_id,
+            id=str(result.plan_id),
             session_id=request.session_id,
             code=code.ref.digest,
             inputs=inputs,
             plan=plan.ref.digest,
+            setup=setup,
             status=result.status,
         )
         await self._services.journal.append(PLANS, [Draft.of(said, bodies=bodies)])

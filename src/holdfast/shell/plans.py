@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from holdfast.contracts import PlannedEffect, RunRequest, canonical_json, digest
+from holdfast.contracts import PlannedEffect, RunRequest, Setup, canonical_json, digest
 from holdfast.errors import CallerError, NotFound
 from holdfast.gate.dryrun import ApprovedPlan
 from holdfast.journal import Journal
@@ -29,12 +29,27 @@ async def approved_plan(
     inputs = digest(canonical_json(request.inputs)) if request.inputs else None
     if row["code"] != digest(request.code.encode()) or row.get("inputs") != inputs:
         raise _not_ours(request.plan_id, "is for other code or other inputs")
+    if row["status"] == "pending":
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"Plan `{request.plan_id}` is not approved yet; nothing was run.",
+            hint=f"`holdfast approvals approve {request.plan_id}` approves it.",
+        )
     if row["status"] != "approved":
         raise _not_ours(request.plan_id, f"is `{row['status']}`")
     if row["used_by"] not in (None, used_by):
         raise _not_ours(request.plan_id, "was used already")
     effects = json.loads(await journal.content(str(row["plan"])))
     return ApprovedPlan(request.plan_id, [PlannedEffect.model_validate(one) for one in effects])
+
+
+async def planned_setup(journal: Journal, request: RunRequest) -> Setup | None:
+    """What the session was opened with for the dry run of the plan, if that was said and the plan is this run's."""
+    row = await journal.row("plans", request.plan_id) if request.plan_id is not None else None
+    if row is None or row["session_id"] != request.session_id or row.get("setup") is None:
+        return None
+    usable = row["status"] == "approved" and row["used_by"] is None
+    return Setup.model_validate(row["setup"]) if usable else None
 
 
 def _not_ours(plan_id: str, why: str) -> CallerError:

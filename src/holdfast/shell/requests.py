@@ -13,7 +13,13 @@ MAX_CODE_BYTES = 1 << 20
 
 
 def check_request(redactor: Redactor, request: RunRequest) -> None:
-    """Refuse code that is too long, and code and inputs that hold a live secret."""
+    """Refuse what contradicts itself, code that is too long, and code and inputs that hold a live secret."""
+    if request.dry_run and request.plan_id is not None:
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            "A dry run makes a plan of its own, and keeps to none.",
+            hint="Leave out the plan to try the code, or the dry run to keep to the plan.",
+        )
     _check_code(request.code)
     _check_secrets(redactor, request)
 

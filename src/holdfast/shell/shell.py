@@ -27,6 +27,7 @@ from holdfast.shell.control import Control
 from holdfast.shell.diff import Difference, difference
 from holdfast.shell.drive import CancelMode
 from holdfast.shell.dryrun import DryRun
+from holdfast.shell.plans import planned_setup
 from holdfast.shell.refusals import not_found
 from holdfast.shell.replay import as_it_was
 from holdfast.shell.requests import check_request, given_setup
@@ -149,6 +150,8 @@ class Shell:
             return await self._validate(request, setup)
         if request.dry_run:
             return await DryRun(self.services).run(request, setup, actor=actor)
+        if setup is None and request.plan_id is not None:
+            setup = await planned_setup(self._journal, request)
         session = await self._warm.roomy(request.session_id, request.language)
         return await session.run(
             request, wait_ms=wait_ms, durable=durable, setup=setup, actor=actor, run_id=run_id
