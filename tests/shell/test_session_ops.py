@@ -19,6 +19,7 @@ from tests.shell.support import (
 
 import holdfast
 from holdfast.errors import CallerError, Conflict, NotFound
+from holdfast.journal import MemoryJournal
 
 
 async def value(hf: holdfast.Runtime, code: str, session: str = "s") -> Any:
@@ -45,6 +46,30 @@ async def test_create_leaves_one_that_is_there_as_it_is(url: str) -> None:
         await hf.shell.create("s")
         assert await kinds(hf, "s") == before
         assert await value(hf, "x") == 1
+
+
+async def test_create_opens_one_that_is_there_with_what_it_is_given(file: str) -> None:
+    async with holdfast.open(file, {}) as hf:
+        await hf.shell.run("x = 1", session="s")
+        await hf.shell.create("s", setup={"clock": True})
+        assert await value(hf, "[one['name'] for one in list_tools()]") == ["now"]
+        assert await value(hf, "x") == 1
+    async with holdfast.open(file, {}) as hf:
+        assert await value(hf, "[one['name'] for one in list_tools()]") == ["now"]
+        with pytest.raises(CallerError):
+            await hf.shell.create("s", setup={"capabilities": ["no.such.module"]})
+        assert await value(hf, "[one['name'] for one in list_tools()]") == ["now"]
+
+
+@pytest.mark.parametrize("session", ["s", "new"])
+async def test_create_in_a_language_that_can_not_be_is_refused(session: str) -> None:
+    async with holdfast.open("memory:", {}) as hf:
+        await hf.shell.create("s")
+        with pytest.raises(CallerError) as refused:
+            await hf.shell.create(session, language="typescript")
+        assert refused.value.code == "INVALID_ARGUMENT"
+        assert "typescript" in refused.value.message
+        assert [one.id for one in await hf.shell.list()] == ["s"]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ü", "x" * 65, "../s"])
@@ -344,6 +369,43 @@ async def test_ttl_ms_does_not_end_a_session_in_use() -> None:
             assert await hf.shell.expire(now=10**15) == 0
             world.gate("a").set()
         assert await value(hf, "x") == "a"
+
+
+async def test_a_session_whose_time_has_run_out_is_gone_for_whoever_comes_next() -> None:
+    """Also where no process was there to end it: the clock of this journal stands at a time long past."""
+    journal = MemoryJournal(clock=lambda: 1_000_000)
+    async with holdfast.open(journal, {}) as hf:
+        for name in "abcdef":
+            await hf.shell.run("x = 1", session=name, setup={"ttl_ms": 1000, "clock": True})
+        await hf.shell.run("x = 1", session="stays")
+    async with holdfast.open(journal, {}) as hf:
+        assert [one.id for one in await hf.sessions.list(limit=1)] == ["stays"]
+        assert [one.id for one in await hf.shell.list()] == ["stays"]
+        assert (await hf.shell.show("a")).status == "destroyed"
+        fresh = await hf.shell.run("x", session="a")
+        assert (fresh.error and fresh.error.code) == "RUNTIME_ERROR"
+        assert (await hf.shell.run("list_tools()", session="a")).result == []
+        checked = await hf.shell.run("x()", session="b", validate_only=True)
+        assert (checked.error and checked.error.code) == "UNKNOWN_TOOL"
+        assert (await hf.shell.create("c")).runs == 0
+        for act in (hf.shell.fork("d", "new"), hf.shell.snapshot("e"), hf.shell.reset("f")):
+            with pytest.raises(NotFound):
+                await act
+        reasons = [
+            one.payload["reason"]
+            async for one in hf.journal.read_all()
+            if one.kind == "session_destroyed"
+        ]
+        assert reasons == ["expired"] * 6
+
+
+async def test_a_session_that_is_at_hand_expires_without_upkeep() -> None:
+    async with holdfast.open("memory:", {}) as hf:
+        await hf.shell.run("x = 1", session="s", setup={"ttl_ms": 5})
+        await hf.journal.flush()
+        await anyio.sleep(0.02)  # what is waited for is time itself
+        gone = await hf.shell.run("x", session="s")
+        assert (gone.error and gone.error.code) == "RUNTIME_ERROR"
 
 
 async def test_sessions_of_a_process_that_is_gone_expire(file: str) -> None:

@@ -145,11 +145,10 @@ def with_options(command: Callable[..., R], name: str, kind: type[Any]) -> Calla
 async def setup_for(hf: Runtime, session_id: str, fields: dict[str, Any]) -> Setup | None:
     """What the session is opened with now: what it remembers, and over that what was given."""
     from holdfast.contracts import Setup, parse
-    from holdfast.shell.services import setup_of
 
     if not fields:
         return None
-    known = setup_of(hf.shell.services, await hf.journal.row("sessions", session_id))
+    known = await hf.shell.remembers(session_id)
     return parse(Setup, {**known.model_dump(exclude_unset=True), **fields})
 
 

@@ -93,7 +93,7 @@ def create(
 ) -> None:
     """Make an empty session, opened with what is given here.
 
-    A session that is there already is left as it is.
+    A session that is there already keeps what is in it; what is given here replaces what it was opened with.
     """
     from holdfast.cli._work import on_runtime
 

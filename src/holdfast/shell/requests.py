@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from holdfast.contracts import Json, RunRequest, Setup, parse
+from holdfast.contracts import Json, Language, RunRequest, Setup, parse
 from holdfast.errors import CallerError
 from holdfast.gate.redact import Redactor
 
@@ -22,6 +22,18 @@ def check_request(redactor: Redactor, request: RunRequest) -> None:
         )
     _check_code(request.code)
     _check_secrets(redactor, request)
+
+
+def check_language(known: Collection[Language], language: Language | str) -> Language:
+    """The language, if code in it can be run here."""
+    found = next((one for one in known if one.value == language), None)
+    if found is None:
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"Code in {language} can't be run by this holdfast.",
+            hint=f"Languages here: {', '.join(one.value for one in known)}.",
+        )
+    return found
 
 
 def _check_code(code: str) -> None:

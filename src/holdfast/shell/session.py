@@ -107,6 +107,12 @@ class Session:
         """Whether somebody uses it, or is next."""
         return self.busy or self.lock.locked()
 
+    @property
+    def overdue(self) -> bool:
+        """Whether it was not used here for longer than it was opened for; perhaps it was elsewhere."""
+        ttl = self.opening.remembered.ttl_ms
+        return ttl is not None and (monotonic() - self.used) * 1000 > ttl
+
     # -- operations -----------------------------------------------------------------------------------
 
     async def run(
@@ -263,6 +269,12 @@ class Session:
                 capabilities={one.name: one.digest for one in self.toolbox.all()},
                 pending={"run_id": self.open_run} if self.open_run else None,
             )
+
+    async def open(self, setup: Setup, *, wait_ms: int) -> None:
+        """Open the session with another setup, and remember it."""
+        async with Turn(self, wait_ms):
+            self._check_free()
+            await self.opening.fit(setup, on_record=self.limits is not None)
 
     async def put(
         self,

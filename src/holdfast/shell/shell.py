@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import Self
 
 import anyio
@@ -30,10 +30,10 @@ from holdfast.shell.dryrun import DryRun
 from holdfast.shell.plans import planned_setup
 from holdfast.shell.refusals import not_found
 from holdfast.shell.replay import as_it_was
-from holdfast.shell.requests import check_request, given_setup
+from holdfast.shell.requests import check_language, check_request, given_setup
 from holdfast.shell.services import Services, setup_of
 from holdfast.shell.session import Session
-from holdfast.shell.sessions import Sessions
+from holdfast.shell.sessions import Sessions, expired
 from holdfast.shell.snapshot import Snapshot, check_capabilities, pack, unpack
 from holdfast.shell.story import failed
 from holdfast.shell.upkeep import Upkeep
@@ -50,7 +50,7 @@ class Shell:
         self._boxes = services.boxes
         self._warm = Warm(services)
         self._control = Control(services.journal, self._warm)
-        self._known_sessions = Sessions(services.journal)
+        self._known_sessions = Sessions(services.journal, services.approvals.now)
 
     @classmethod
     @asynccontextmanager
@@ -139,13 +139,11 @@ class Shell:
         run_id: str | None = None,
     ) -> RunResult:
         """The same for a request that came over a wire."""
-        if request.language not in self._boxes:
-            raise CallerError(
-                "INVALID_ARGUMENT",
-                f"Code in {request.language.value} can't be run by this holdfast.",
-                hint=f"Languages here: {', '.join(one.value for one in self._boxes)}.",
-            )
+        check_language(self._boxes, request.language)
         check_request(self.services.gate.redactor, request)
+        live = self._warm.get(request.session_id)
+        if live is None or live.overdue:
+            await self._row(request.session_id)
         if request.validate_only:
             return await self._validate(request, setup)
         if request.dry_run:
@@ -222,11 +220,21 @@ class Shell:
         setup: Setup | Mapping[str, Json] | None = None,
         wait_ms: int = 30_000,
     ) -> SessionView:
-        """Make an empty session; one that is there already is left as it is."""
-        row = await self._journal.row("sessions", check_session_id(session))
+        """Make an empty session; one that is there already keeps what is in it, and is opened with `setup`."""
+        row = await self._row(check_session_id(session))
+        wanted, opened = check_language(self._boxes, language), given_setup(setup)
         if row is None or row["status"] != "open":
-            live = self._warm.session(session, Language(language))
-            await live.put(None, reason="reset", setup=given_setup(setup), wait_ms=wait_ms)
+            live = self._warm.session(session, wanted)
+            await live.put(None, reason="reset", setup=opened, wait_ms=wait_ms)
+        elif row["language"] != wanted.value:
+            raise CallerError(
+                "INVALID_ARGUMENT",
+                f"Session `{session}` is there already, and its code is {row['language']}.",
+                hint="Give the new one another id, or destroy that session first.",
+            )
+        elif opened is not None:
+            live = self._warm.session(session, wanted)
+            await live.open(opened, wait_ms=wait_ms)
         return await self.show(session)
 
     async def snapshot(self, session: str, *, wait_ms: int = 30_000) -> bytes:
@@ -247,9 +255,9 @@ class Shell:
         opened = given_setup(setup)
         live = self._warm.session(session, Language.PYTHON)
         snapshot = unpack(self.services.key, data, engine=live.boxes.engine)
-        row = await self._journal.row("sessions", session)
+        row = await self._row(session)
         if opened is None and (row is None or row["status"] != "open"):
-            opened = await self._setup_of(snapshot.session_id)
+            opened = await self.remembers(snapshot.session_id)
         now = opened or setup_of(self.services, row)
         toolbox = await self.services.toolbox(now)
         check_capabilities(snapshot, {one.name: one.digest for one in toolbox.all()})
@@ -264,7 +272,7 @@ class Shell:
         """Another session that goes on from where this one is, or was at record `at`."""
         check_session_id(new)
         old = await self._found(session)
-        row = await self._journal.row("sessions", new)
+        row = await self._row(new)
         if row is not None and row["status"] == "open":
             raise CallerError(
                 "INVALID_ARGUMENT",
@@ -275,7 +283,7 @@ class Shell:
             snapshot = await old.snapshot(wait_ms=wait_ms)
         else:
             snapshot = await self._as_it_was(session, old, at)
-        setup = await self._setup_of(session)
+        setup = await self.remembers(session)
         origin = session if at is None else f"{session}@{at}"
         live = self._warm.session(new, old.language)
         await live.put(snapshot, reason="forked", origin=origin, setup=setup, wait_ms=wait_ms)
@@ -315,32 +323,21 @@ class Shell:
 
     async def destroy(self, session: str, *, wait_ms: int = 30_000, reason: str = "asked") -> None:
         """End a session and erase what it held; the record that it was stays."""
-        live = await self._found(session)
-        await live.destroy(wait_ms=wait_ms, reason=reason)
-        await self._control.abandon_inputs(session)
-        self._warm.forget(session)
-        await sweep(self._journal, stream=session)
+        await self._end(await self._found(session), wait_ms, reason)
 
     async def expire(self, *, now: int) -> int:
         """Destroy the sessions that were not used for longer than they were opened for; how many."""
         count = 0
         for row in await self._journal.rows("sessions", tag="open", limit=1_000_000):
-            setup = row.value.get("setup")
-            ttl = setup.get("ttl_ms") if isinstance(setup, dict) else None
-            last = row.value["last_used_at"]
-            if row.value.get("open_run") or row.value.get("open_agent"):
-                continue  # somebody is asked, or has to say what happened: that does not go away by itself
-            if isinstance(ttl, int) and isinstance(last, int) and last + ttl < now:
-                with _ignoring_busy():
-                    await self.destroy(row.key, wait_ms=0, reason="expired")
-                    count += 1
+            if expired(row.value, now):
+                count += await self._expire(row.key, row.value)
         return count
 
     # -- inside ---------------------------------------------------------------------------------------
 
     async def _validate(self, request: RunRequest, setup: Setup | None) -> RunResult:
         if setup is None:
-            setup = await self._setup_of(request.session_id)
+            setup = await self.remembers(request.session_id)
         toolbox = await self.services.toolbox(setup)
         known = await self.names(request.session_id)
         return await validate(self.services, request, toolbox, known=known)
@@ -357,8 +354,9 @@ class Shell:
             self.services, live.boxes, session_id=session, limits=live.limits, at=at
         )
 
-    async def _setup_of(self, session_id: str) -> Setup:
-        return setup_of(self.services, await self._journal.row("sessions", session_id))
+    async def remembers(self, session_id: str) -> Setup:
+        """What a session is opened with when nobody says otherwise."""
+        return setup_of(self.services, await self._row(session_id))
 
     @property
     def warm(self) -> int:
@@ -376,18 +374,37 @@ class Shell:
 
     async def live(self, session: str, language: Language = Language.PYTHON) -> Session:
         """A session as this process has it, made if need be, for whoever is to hold it."""
-        return await self._warm.roomy(check_session_id(session), language)
+        await self._row(check_session_id(session))
+        return await self._warm.roomy(session, language)
 
     async def _found(self, session: str) -> Session:
-        row = await self._journal.row("sessions", check_session_id(session))
+        row = await self._row(check_session_id(session))
         if row is None or row["status"] != "open":
             raise not_found(session)
+        return self._at_hand(session, row)
+
+    def _at_hand(self, session: str, row: Mapping[str, Json]) -> Session:
         return self._warm.session(session, Language(str(row["language"])))
 
+    async def _row(self, session: str) -> dict[str, Json] | None:
+        """What is on record of a session, after one whose time has run out is destroyed."""
+        row = await self._journal.row("sessions", session)
+        if row is None or row["status"] != "open":
+            return row
+        if not expired(row, self.services.approvals.now()):
+            return row
+        await self._expire(session, row)
+        return await self._journal.row("sessions", session)
 
-@contextmanager
-def _ignoring_busy() -> Generator[None]:
-    try:
-        yield
-    except Conflict:
-        pass  # somebody uses it after all
+    async def _expire(self, session: str, row: Mapping[str, Json]) -> bool:
+        try:
+            await self._end(self._at_hand(session, row), 0, "expired")
+        except Conflict:
+            return False  # somebody uses it after all
+        return True
+
+    async def _end(self, live: Session, wait_ms: int, reason: str) -> None:
+        await live.destroy(wait_ms=wait_ms, reason=reason)
+        await self._control.abandon_inputs(live.id)
+        self._warm.forget(live.id)
+        await sweep(self._journal, stream=live.id)
