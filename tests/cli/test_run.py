@@ -104,6 +104,13 @@ def test_a_limit_leaves_the_others_as_they_are(holdfast):
     assert holdfast("run", "-e", ask, "--limit", "cpu_ms=800").json["result"] == [64, 800, 5000]
 
 
+def test_validate_takes_what_run_takes(holdfast):
+    ask = ("-e", "x + 1", "--input", "x=1", "--timeout", "500", "--limit", "cpu_ms=100")
+    assert holdfast("validate", *ask).json["status"] == "ok"
+    assert holdfast("run", *ask).json["result"] == 2
+    assert holdfast("validate", "-e", "1", "--limit", "nothing=1").code == 2
+
+
 def test_validate_runs_nothing(holdfast):
     assert holdfast("validate", "-e", "x = 1; print(x)").json["status"] == "ok"
     done = holdfast("validate", "-e", "x = (")

@@ -75,8 +75,10 @@ def test_create_remembers_what_it_was_opened_with(holdfast, world, tools):
     assert holdfast("run", "--session-id", "s", "-e", "count('x')").json["result"] == 1
     shown = holdfast("session", "show", "s", "--no-json").out
     assert "world.py" in shown
-    # One that is there is left as it is.
-    assert holdfast("session", "create", "s", "--limit", "cpu_ms=78").json["limits"]["cpu_ms"] == 77
+    # One that is there keeps what is in it, and is opened with what is given.
+    assert holdfast("session", "create", "s", "--limit", "cpu_ms=78").code == 0
+    asked = holdfast("run", "--session-id", "s", "-e", "current_policy()['limits']['cpu_ms']")
+    assert asked.json["result"] == 78
 
 
 @pytest.mark.parametrize(
@@ -111,3 +113,10 @@ def test_a_session_nobody_knows(holdfast, in_process, arguments: list[str]):
     done = in_process("session", *arguments)
     assert (done.code, done.json["error"]["code"]) == (2, "SESSION_NOT_FOUND")
     assert not holdfast.home.exists()
+
+
+def test_a_file_that_can_not_be_written_is_called_by_its_name(holdfast):
+    holdfast("run", "--session-id", "a", "-e", "x = 1")
+    done = holdfast("session", "snapshot", "a", "--out", "/nowhere/at/all")
+    assert (done.code, done.json["error"]["code"]) == (2, "INVALID_ARGUMENT")
+    assert "`/nowhere/at/all` can't be written" in done.json["error"]["message"]

@@ -404,6 +404,12 @@ async def test_errors(
     assert await value(box, "1 + 1") == 2
 
 
+async def test_what_the_engine_says_of_itself_is_told_in_other_words(box: PythonBox):
+    ran = await run(box, "raise SystemExit(3)")
+    assert "one text argument" in ran.stderr
+    assert "monty" not in ran.stderr
+
+
 @pytest.mark.parametrize(
     ("code", "hint"),
     [

@@ -205,6 +205,18 @@ async def test_fork_at_a_record_before_the_first_is_refused() -> None:
         assert refused.value.code == "INVALID_ARGUMENT"
 
 
+async def test_a_record_that_is_not_there_yet_is_refused() -> None:
+    async with holdfast.open("memory:", {}) as hf:
+        await hf.shell.run("x = 1", session="s")
+        await hf.journal.flush()
+        last = await hf.journal.last_seq()
+        await hf.shell.fork("s", "now", at=last)
+        for act in (hf.shell.fork("s", "t", at=999_999), hf.shell.diff("s", at=999_999)):
+            with pytest.raises(CallerError, match="999999"):
+                await act
+        assert [one.id for one in await hf.shell.list()] == ["now", "s"]
+
+
 async def test_fork_at_does_not_reach_a_destroyed_session_of_that_name() -> None:
     async with holdfast.open("memory:", {}) as hf:
         await hf.shell.run("x = 1", session="s", durable=True)

@@ -9,8 +9,8 @@ from holdfast.errors import CallerError
 MAX_BYTES = 128 << 20
 
 
-def create(name: str) -> int:
-    """A new file."""
+def create(name: str, *, wanted: str | None = None) -> int:
+    """A new file; `wanted` is what it will be called once it is whole, and so what is told about it."""
     try:
         return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
@@ -21,14 +21,14 @@ def create(name: str) -> int:
         ) from None
     except OSError as why:
         raise CallerError(
-            "INVALID_ARGUMENT", f"`{name}` can't be written: {why.strerror}."
+            "INVALID_ARGUMENT", f"`{wanted or name}` can't be written: {why.strerror}."
         ) from None
 
 
 def replace(name: str, data: bytes) -> None:
     """Write a file; what had this name before is replaced once all of it is written."""
     draft = f"{name}.{os.getpid()}.new"
-    handle = create(draft)
+    handle = create(draft, wanted=name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

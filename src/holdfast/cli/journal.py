@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli import _files, _output
-from holdfast.errors import CallerError
+from holdfast.errors import CallerError, JournalError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -205,11 +205,17 @@ async def _tail(session_id: str | None, after: int | None, kind: str | None, as_
 async def _verify() -> Report:
     from holdfast.cli._state import journal_to_read
 
-    async with journal_to_read() as journal:
-        if not sys.stderr.isatty():
-            return await journal.verify()
-        with _output.console(stderr=True).status("verifying …"):
-            return await journal.verify()
+    try:
+        async with journal_to_read() as journal:
+            if not sys.stderr.isatty():
+                return await journal.verify()
+            with _output.console(stderr=True).status("verifying …"):
+                return await journal.verify()
+    except JournalError as why:
+        if why.code != "JOURNAL_DAMAGED":
+            raise
+        hint = "The file itself can't be read to its end, so nothing in it is proved: restore it from a backup."
+        raise JournalError(why.code, why.message, hint=hint) from None
 
 
 def _verify_file(name: str) -> Report:

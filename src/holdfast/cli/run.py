@@ -33,6 +33,10 @@ Inputs = Annotated[
     list[str] | None,
     typer.Option("--input", metavar="NAME=JSON", help="A variable for the code; repeatable."),
 ]
+Timeout = Annotated[
+    int | None,
+    typer.Option("--timeout", metavar="MS", help="Longest time it may take, this once."),
+]
 
 
 @with_setup
@@ -41,10 +45,7 @@ def run(
     file: File = None,
     session_id: _options.SessionId = "default",
     language: LanguageName = "python",
-    timeout: Annotated[
-        int | None,
-        typer.Option("--timeout", metavar="MS", help="Longest time it may take, this once."),
-    ] = None,
+    timeout: Timeout = None,
     inputs: Inputs = None,
     limits: _options.Limit = None,
     dry_run: Annotated[
@@ -96,7 +97,9 @@ def validate(
     file: File = None,
     session_id: _options.SessionId = "default",
     language: LanguageName = "python",
+    timeout: Timeout = None,
     inputs: Inputs = None,
+    limits: _options.Limit = None,
     as_json: _output.JsonFlag = None,
     *,
     flags: Flags,
@@ -111,13 +114,16 @@ def validate(
             asked.code,
             session=session_id,
             language=language,
+            timeout_ms=timeout,
             inputs=asked.inputs,
+            limits=asked.limits,
             validate_only=True,
             setup=await setup_for(hf, session_id, asked.setup),
         )
 
     def ask() -> _Asked:
-        return _Asked(_code(code, file), _inputs(inputs or []), {}, flags.fields())
+        limited = _options.limits_of(limits)
+        return _Asked(_code(code, file), _inputs(inputs or []), limited, flags.fields())
 
     return _main(ask, work, session_id, _output.as_json(as_json))
 

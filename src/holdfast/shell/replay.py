@@ -128,6 +128,12 @@ async def as_it_was(
     row: dict[str, Any] = await journal.row("sessions", session_id) or {}
     own = SessionLimits.model_validate(row.get("limits") or {})
     built_in = setup_of(services, row).limits or limits or own
+    if at > await journal.last_seq():
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"There is no record {at}: the last one is {await journal.last_seq()}.",
+            hint="`holdfast journal show` lists the records of a session.",
+        )
     upto = 0
     # One that was destroyed under this name before is another session.
     async for record in journal.read(session_id, after=int(row["created_pos"]) - 1):

@@ -51,7 +51,7 @@ class _Suspect(NamedTuple):
 
 def doomed(code: str, known: Known, *given: Collection[str]) -> ErrorObject | None:
     """Why the code is certain to fail; `given` are the names of what it can call and of its inputs."""
-    if not _worth_reading(code, given):
+    if len(code) > scope.MAX_CHARS or not _worth_reading(code, given):
         return None
     suspects = _remembered(code) if len(code) <= _MAX_REMEMBERED else _read(code)
     bound: Collection[str] | None = None

@@ -145,7 +145,12 @@ def explain(error: MontyError, text: Text) -> Failure:
     told = text.raised.get(said)
     if told is not None:
         return Failure(told.model_copy(update={"span": span}), _trace(frames, text, error))
-    return Failure(_uncaught(error, said, span, text), _trace(frames, text, error))
+    uncaught = _uncaught(error, said, span, text)
+    if (
+        _ONE_ARGUMENT in said
+    ):  # the engine says neither where, nor so that anybody would understand it
+        return Failure(uncaught, f"{uncaught.message}\n")
+    return Failure(uncaught, _trace(frames, text, error))
 
 
 def _refused(error: MontySyntaxError | MontyRuntimeError, text: Text) -> Failure:
