@@ -303,6 +303,41 @@ async def test_stopping_lets_effects_end_begins_none_and_leaves_runs_on_record(t
     assert calls == ["one", "two"]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "await note('a')\nawait note('b')",
+        "import asyncio\nawait note('a')\nawait asyncio.gather(note('b'), note('c'))",
+    ],
+    ids=["alone", "together"],
+)
+async def test_no_time_passes_for_a_run_that_is_held_while_the_server_stops(hf: Runtime, code: str):
+    """Its limit is its own: what others take to end does not use it up."""
+    gates["a"], gates["other"] = anyio.Event(), anyio.Event()
+    left: list[str] = []
+    stood: list[str] = []
+
+    async def died(runs: list[str]) -> None:
+        left.extend(runs)
+        stood.extend([(await hf.runs.show(one)).status for one in runs])
+
+    async with listening(hf, limits=UNLIMITED, left=died) as server:
+        token = (await server.tokens.create(["run"])).text
+        headers = {"Authorization": f"Bearer {token}", "Prefer": "respond-async"}
+        async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+            await client.post(url("other"), json=body("await note('other')"))
+            asked = {"code": code, "limits": {"wall_ms": 1000}}
+            held = (await client.post(url("held"), json=asked)).json()
+            await until(lambda: len(calls) == 2)
+        server.stop()
+        gates["a"].set()
+        # Once this one has run out of its time, so would the other, if it had been counted.
+        busy = await hf.shell.run("while True: pass", session="busy", limits={"wall_ms": 1500})
+        assert busy.status == "timeout"
+        gates["other"].set()
+    assert (left, stood) == ([held["run_id"]], ["running"])
+
+
 async def test_an_agent_goes_on_after_a_stop_as_it_is_served(tmp_path: Path):
     path = f"sqlite:///{tmp_path}/journal.db"
     gates["one"] = anyio.Event()

@@ -28,8 +28,9 @@ from holdfast.gate.past import Past
 from holdfast.gate.policy import Policy
 from holdfast.journal.pen import Pen
 
-Mood = Literal["working", "asking", "waiting"]
-"""What a call is doing: something; asking a person who is there; or waiting for whoever looks into the inbox."""
+Mood = Literal["working", "asking", "waiting", "held"]
+"""What a call is doing: something; asking a person who is there; waiting for whoever looks into the inbox; or, while the
+host is about to stop, nothing."""
 
 
 class Plan(Protocol):

@@ -123,6 +123,8 @@ class Gate:
             if executor is None:
                 raise Refused(unknown_tool(crossing.name), rules=("default.unknown",))
             if past is not None and past.intent is not None:
+                if self.hold.closed:
+                    crossing.mood("held")
                 async with self.hold:
                     return await self._recover(crossing, executor, past)
             passing = await self._admit(crossing, executor)
@@ -131,8 +133,9 @@ class Gate:
             if crossing.beside is not None:  # part of a call that is under way
                 return await self._execution.make(crossing, passing, started)
             if self.hold.closed:
-                # The process ends while the call waits there: leave nothing unsaid.
+                # The process ends while the call waits there: leave nothing unsaid, and let no time pass for it.
                 await crossing.desk.settle(durable=True)
+                crossing.mood("held")
             async with self.hold:
                 return await self._execution.make(crossing, passing, started)
         except Refused as refused:

@@ -18,7 +18,7 @@ _WATCH_AGAIN = 0.05
 
 @dataclass(slots=True)
 class Clock:
-    """The time that counts for `wall_ms`: computing, and calls; not waiting for people."""
+    """The time that counts for `wall_ms`: computing, and calls; not waiting for people, nor for the host to stop."""
 
     limit_ms: int
     used: float = 0.0
