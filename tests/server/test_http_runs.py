@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+import websockets
 from tests.agent.watching import until
 from tests.server.http_client import Site, listening, site
 
@@ -303,6 +304,97 @@ async def test_stopping_lets_effects_end_begins_none_and_leaves_runs_on_record(t
     assert calls == ["one", "two"]
 
 
+async def test_runs_asked_for_over_rpc_are_left_on_record_and_their_callers_told(tmp_path: Path):
+    path = f"sqlite:///{tmp_path}/journal.db"
+    gates["post"], gates["socket"] = anyio.Event(), anyio.Event()
+    left: list[str] = []
+    told: dict[str, Any] = {}
+
+    async def died(runs: list[str]) -> None:
+        left.extend(runs)
+        await backup.backup(str(tmp_path / "after.db"))
+
+    def asked(name: str) -> dict[str, Any]:
+        params = {"session_id": name, "code": f"await note('{name}')\nawait note('{name} again')"}
+        return {"jsonrpc": "2.0", "id": name, "method": "session.run", "params": params}
+
+    async with holdfast.open(path, config=ALLOW, capabilities=[note]) as hf:
+        backup = hf.journal
+        async with (
+            anyio.create_task_group() as group,
+            listening(hf, limits=UNLIMITED, left=died) as server,
+        ):
+            token = (await server.tokens.create(["run", "read"])).text
+            headers = {"Authorization": f"Bearer {token}"}
+
+            async def post() -> None:
+                async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+                    answer = await client.post("/rpc", json=asked("post"), timeout=30)
+                    told["post"] = answer.json()
+
+            async def socket() -> None:
+                where = f"ws{server.url.removeprefix('http')}/rpc"
+                async with websockets.connect(where, additional_headers=headers) as line:
+                    await line.send(json.dumps(asked("socket")))
+                    told["socket"] = json.loads(await line.recv())
+                    with pytest.raises(websockets.ConnectionClosed):
+                        await line.recv()
+                    told["code"] = line.close_code
+
+            group.start_soon(post)
+            group.start_soon(socket)
+            await until(lambda: len(calls) == 2)
+            server.stop()
+            gates["post"].set()
+            gates["socket"].set()
+    assert told["code"] == 1012
+    errors = [told[name]["error"] for name in ("post", "socket")]
+    assert [one["code"] for one in errors] == [-32000, -32000]
+    assert [one["data"]["code"] for one in errors] == ["SHUTTING_DOWN", "SHUTTING_DOWN"]
+    assert sorted(one["data"]["run_id"] for one in errors) == sorted(left)
+    async with (
+        holdfast.open(f"sqlite:///{tmp_path}/after.db", config=ALLOW, capabilities=[note]) as hf,
+        listening(hf, limits=UNLIMITED) as server,
+    ):
+        assert sorted(server.resumed) == sorted(left)
+        for run_id in left:
+            await until(lambda one=run_id: completed(hf, one))
+    assert sorted(calls) == ["post", "post again", "socket", "socket again"]
+
+
+async def test_whoever_waits_is_answered_however_long_effects_take_to_end(
+    hf: Runtime, monkeypatch: pytest.MonkeyPatch
+):
+    """And who comes meanwhile is told that the server stops."""
+    monkeypatch.setattr("holdfast.server.serving._FAREWELL", 1)
+    gates["long"] = anyio.Event()
+    told: list[httpx.Response] = []
+    async with (
+        anyio.create_task_group() as group,
+        listening(hf, limits=UNLIMITED) as server,
+    ):
+        token = (await server.tokens.create(["run", "read"])).text
+        headers = {"Authorization": f"Bearer {token}"}
+
+        async def post() -> None:
+            async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+                told.append(await client.post(url(), json=body("await note('long')"), timeout=30))
+
+        group.start_soon(post)
+        await until(lambda: bool(calls))
+        server.stop()
+        async with httpx.AsyncClient(base_url=server.url, headers=headers) as late:
+            health = await late.get("/healthz")
+            assert (health.status_code, health.json()["status"]) == (503, "stopping")
+            refused = await late.post(url("late"), json=body("1"))
+            assert (refused.status_code, refused.json()["code"]) == (503, "SHUTTING_DOWN")
+        # By the time this has run out of its own, the farewell would be over, if it began with the stop.
+        limits = {"cpu_ms": 10_000, "wall_ms": 2000}
+        await hf.shell.run("while True: pass", session="busy", limits=limits)
+        gates["long"].set()
+    assert (told[0].status_code, told[0].json()["result"]) == (200, "noted long")
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -332,7 +424,8 @@ async def test_no_time_passes_for_a_run_that_is_held_while_the_server_stops(hf: 
         server.stop()
         gates["a"].set()
         # Once this one has run out of its time, so would the other, if it had been counted.
-        busy = await hf.shell.run("while True: pass", session="busy", limits={"wall_ms": 1500})
+        longer = {"cpu_ms": 10_000, "wall_ms": 1500}
+        busy = await hf.shell.run("while True: pass", session="busy", limits=longer)
         assert busy.status == "timeout"
         gates["other"].set()
     assert (left, stood) == ([held["run_id"]], ["running"])

@@ -63,6 +63,22 @@ def shutting_down() -> OperatorError:
     )
 
 
+class RunLeft(OperatorError):
+    """The server stops before a run is over: it stands on record, and goes on with the next start."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(
+            "SHUTTING_DOWN",
+            f"The server is about to stop, and leaves run `{run_id}` on record as it stands.",
+            hint="It goes on when the server is back: ask for it by its id then.",
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """The `ErrorObject`, and which run it is."""
+        return {**super().to_json(), "run_id": self.run_id}
+
+
 def status_of(error: HoldfastError) -> int:
     """The HTTP status of an error."""
     return STATUS.get(error.code) or _BY_ACTOR[CODES[error.code].actor]

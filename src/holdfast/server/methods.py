@@ -32,6 +32,7 @@ from holdfast.server.deciding import check_own
 from holdfast.server.rights import PLAN, Note, Rights
 from holdfast.server.rpc import Call, Method
 from holdfast.server.sight import session_of
+from holdfast.server.work import Work
 from holdfast.shell.services import setup_of
 
 MAX_SCANNED = 50_000
@@ -51,19 +52,21 @@ class Methods:
         via: str = LOCAL.via,
         events: str | None = None,
         note: Note | None = None,
-        go_on: Callable[[str], None] | None = None,
+        work: Work | None = None,
     ) -> None:
         """Without `caller` it is this machine's user, called `actor`, who came in by `via`.
 
-        `events`: where records can be had as they come, if not from here; `note` records refusals; `go_on` goes on
-        with a run after an answer, where that is not done here.
+        `events`: where records can be had as they come, if not from here; `note` records refusals; `work` is what
+        runs belong to, where that is not the request.
         """
         self._hf = hf
         self._rights = Rights(hf.journal, caller or LOCAL, note)
         self._actor = actor if caller is None else caller.id
         self._via = via if caller is None else caller.via
         self._events = events
-        self._goes_on = go_on or partial(background.start_soon, self._go_on)
+        self._work = work
+        go_on = self._go_on if work is None else work.go_on
+        self._goes_on = partial(background.start_soon, go_on)
 
     @property
     def table(self) -> Mapping[str, Method]:
@@ -122,7 +125,8 @@ class Methods:
         return await self._hf.shell.create(name, language=asked.language, setup=asked.setup)
 
     async def _run(self, asked: p.RunCode, _: Call) -> RunResult:
-        return await self._hf.shell.run(
+        run = partial(
+            self._hf.shell.run,
             asked.code,
             session=asked.session_id,
             inputs=asked.inputs,
@@ -138,6 +142,13 @@ class Methods:
             wait_ms=asked.wait_ms,
             durable=True,
         )
+        if self._work is None or asked.validate_only or asked.dry_run:
+            return await run()
+        run_id = new_id("run")
+        job = self._work.start(run_id, asked.session_id, partial(run, run_id=run_id))
+        found = await job.end()
+        assert isinstance(found, RunResult)  # it is code
+        return found
 
     async def _validate(self, asked: p.RunCode, call: Call) -> RunResult:
         return await self._run(asked.model_copy(update={"validate_only": True}), call)
@@ -224,9 +235,11 @@ class Methods:
         return await self._rights.page(fetch, asked, lambda one: one.session_id)
 
     async def _resume(self, asked: p.ResumeRun, _: Call) -> RunResult | dict[str, Any]:
-        found = await self._hf.runs.resume_any(
-            asked.run_id, wait_ms=asked.wait_ms, setup=asked.setup
-        )
+        key, setup, wait_ms = asked.run_id, asked.setup, asked.wait_ms
+        if self._work is None:
+            found = await self._hf.runs.resume_any(key, setup=setup, wait_ms=wait_ms)
+        else:
+            found = await (await self._work.resume(key, setup=setup, wait_ms=wait_ms)).end()
         return views.result_of(found)
 
     async def _cancel_run(self, asked: p.CancelRun, _: Call) -> Any:

@@ -83,14 +83,25 @@ class Connection:
         self._open = 0
         self._subscriptions: dict[str, anyio.CancelScope] = {}
         self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        self._hearing = anyio.CancelScope()
+
+    @property
+    def left(self) -> bool:
+        """Whether nothing more is heard, because we leave."""
+        return self._hearing.cancel_called
+
+    def leave(self) -> None:
+        """Hear nothing more: `serve` returns once what was asked before is answered."""
+        self._hearing.cancel()
 
     async def serve(self, receive: Receive) -> None:
         """Answer everything that comes, until the client has no more to say and all of it is answered."""
         async with anyio.create_task_group() as streams:
             async with anyio.create_task_group() as requests:
-                while (line := await receive()) is not None:
-                    if line.strip():
-                        requests.start_soon(self._line, line, streams)
+                with self._hearing:
+                    while (line := await receive()) is not None:
+                        if line.strip():
+                            requests.start_soon(self._line, line, streams)
             streams.cancel_scope.cancel()
 
     async def answer(self, data: bytes) -> bytes | None:

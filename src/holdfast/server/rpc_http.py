@@ -2,7 +2,7 @@
 
 A POST is answered with status 200 whatever the answer says, and with 204 when there is none (notifications). It has no
 way back for events: `journal.subscribe` answers with the address of a stream of them. What was asked is finished also
-when the client is gone: the journal has it.
+when the client is gone: the journal has it. When the server stops, whoever waits for a run is told which one it is.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
 
+import anyio
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -21,10 +22,44 @@ from holdfast.errors import CallerError
 from holdfast.server import events
 from holdfast.server.callers import Caller
 from holdfast.server.methods import Methods
-from holdfast.server.rpc import Connection, Method
+from holdfast.server.rpc import Connection, Method, Receive
 
 PATH = "/rpc"
-POLICY_VIOLATION = 1008
+NORMAL, POLICY_VIOLATION, RESTART = 1000, 1008, 1012
+"""How a WebSocket is closed."""
+
+
+class Sockets:
+    """The open WebSockets of a server. `sockets_of(app)` are the app's."""
+
+    def __init__(self) -> None:
+        self._open: set[Connection] = set()
+        self._fewer = anyio.Event()
+
+    async def serve(self, connection: Connection, receive: Receive) -> None:
+        """Answer what comes by one, until its client has no more to say, or the server stops."""
+        self._open.add(connection)
+        try:
+            await connection.serve(receive)
+        finally:
+            self._open.discard(connection)
+            self._fewer.set()
+
+    async def close(self) -> None:
+        """Leave each once what came by it is answered; return when all are left."""
+        for one in self._open:
+            one.leave()
+        while self._open:
+            self._fewer = anyio.Event()
+            await self._fewer.wait()
+
+
+def sockets_of(app: Starlette) -> Sockets:
+    """The open WebSockets of an app, made on first use."""
+    found: Sockets | None = getattr(app.state, "sockets", None)
+    if found is None:
+        found = app.state.sockets = Sockets()
+    return found
 
 
 def routes() -> list[BaseRoute]:
@@ -70,14 +105,15 @@ async def socket(websocket: WebSocket) -> None:
         text: str | None = message.get("text")
         return text.encode() if text is not None else message["bytes"]
 
-    await Connection(_table(websocket, caller), send).serve(receive)
+    connection = Connection(_table(websocket, caller), send)
+    await sockets_of(websocket.app).serve(connection, receive)
     if websocket.application_state is not WebSocketState.DISCONNECTED:
-        await _closed(websocket)
+        await _closed(websocket, RESTART if connection.left else NORMAL)
 
 
-async def _closed(websocket: WebSocket) -> None:
+async def _closed(websocket: WebSocket, code: int) -> None:
     try:
-        await websocket.close()
+        await websocket.close(code)
     except (WebSocketDisconnect, RuntimeError):
         pass  # the client closed it
 
@@ -102,7 +138,7 @@ def _table(
         caller=caller,
         events=stream,
         note=note,
-        go_on=None if work is None else partial(app.state.background.start_soon, work.go_on),
+        work=work,
     ).table
 
 

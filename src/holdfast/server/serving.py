@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from holdfast.errors import CallerError
 from holdfast.server.app import make_app
 from holdfast.server.limits import Limits
+from holdfast.server.rpc_http import sockets_of
 from holdfast.server.takeover import EVERY, Takeover
 from holdfast.server.tokens import Tokens
 from holdfast.server.work import Work
@@ -32,7 +33,7 @@ PORT = 7433
 GRACE = 10.0
 """Seconds that effects under way get to end when the server stops."""
 _FAREWELL = 5
-"""Seconds that answers under way get then."""
+"""Seconds that answers under way get then: by WebSockets first, and as long again by all else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +182,9 @@ async def serve(
 ) -> None:
     """Serve until a signal comes, or `Started.stop` is called.
 
-    Then nobody is let in any more, no effect begins, those under way end, and `left` gets the runs that are still
-    not at rest, while they stand on record as running: a process that ends there leaves them to the next. Without
-    it, or when it returns, they are cancelled.
+    Then no run is taken on any more, no effect begins, those under way end; whoever still waits for a run is told its
+    id, and nobody is let in any more. `left` gets the runs that are still not at rest, while they stand on record as
+    running: a process that ends there leaves them to the next. Without it, or when it returns, they are cancelled.
 
     With `recover`, it goes on with runs that were interrupted: when it starts, and later, looking every `look_every`
     seconds, with those whose process has died meanwhile.
@@ -216,8 +217,9 @@ async def serve(
             where = (listen.url(bound), listen.public(bound))
             await ready(Started(*where, app.state.tokens, resumed, stop))
             await stopping.wait()
+            rest = await _wind_down(app, grace)
             server.should_exit = True  # who comes now is not let in
-            rest = await _wind_down(app, over, grace)
+            await over.wait()
             if rest and left is not None:
                 await left(rest)
             group.cancel_scope.cancel()
@@ -261,12 +263,16 @@ async def _take_up(app: Starlette, group: TaskGroup, look_every: float) -> tuple
     return tuple(resumed)
 
 
-async def _wind_down(app: Starlette, over: anyio.Event, grace: float) -> list[str]:
-    """Let what is under way end, until nobody is served any more; the runs that are not at rest then."""
-    _send_watchers_away(app)
+async def _wind_down(app: Starlette, grace: float) -> list[str]:
+    """Let what is under way end, and tell everybody who waits; the runs that are not at rest then.
+
+    Who comes meanwhile is answered: that we stop, if they want a run, and what is on record all the same.
+    """
     work: Work = app.state.work
     rest = await work.close(grace)
-    await over.wait()
+    with anyio.move_on_after(_FAREWELL):
+        await sockets_of(app).close()
+    _send_watchers_away(app)
     return rest
 
 

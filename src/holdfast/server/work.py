@@ -7,6 +7,7 @@ would leave it: on record, with nothing in doubt, to be taken up by the next pro
 from __future__ import annotations
 
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -19,7 +20,7 @@ from anyio.abc import TaskGroup
 from holdfast.contracts import RunResult, Setup
 from holdfast.contracts.agent import AgentResult
 from holdfast.errors import HoldfastError, InternalError
-from holdfast.server.errors import shutting_down
+from holdfast.server.errors import RunLeft, shutting_down
 
 if TYPE_CHECKING:
     from holdfast.agent.agents import Definition
@@ -59,6 +60,13 @@ class Job:
         if self.error is not None:
             raise self.error
         return self.value
+
+    async def end(self) -> Result:
+        """What it gives, however long it takes. Raises what it raised, and `SHUTTING_DOWN` when the server stops first."""
+        found = await self.outcome(math.inf)
+        if found is None:
+            raise RunLeft(self.run_id)
+        return found
 
 
 class Work:

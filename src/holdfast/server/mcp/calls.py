@@ -302,14 +302,11 @@ class Calls:
             self._hf,
             self._background,
             caller=client.caller,
-            go_on=self._go_on,
+            work=self._work,
         ).table
         fields = await self._fields(client, name, asked)
         wanted = parse(methods[method].params, fields)
         return json.loads(encoded(await methods[method].call(wanted, Call(_unheard, {}))))
-
-    def _go_on(self, run_id: str) -> None:
-        self._background.start_soon(self._work.go_on, run_id)
 
     async def _fields(self, client: Client, name: str, asked: Any) -> dict[str, Any]:
         """What JSON-RPC takes for the same."""

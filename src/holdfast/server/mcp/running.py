@@ -132,7 +132,7 @@ class Errand:
             beside.start_soon(follow)
             with self._waiting:
                 try:
-                    result = await _outcome(await begin())
+                    result = await (await begin()).end()
                 except HoldfastError as why:
                     result = why
             following.end()
@@ -319,12 +319,3 @@ async def cancel(hf: Runtime, work: Work, run_id: str) -> None:
         except HoldfastError:
             return  # it stays as it is, on record
         await anyio.sleep(_LOOK)
-
-
-async def _outcome(job: Job) -> Result:
-    await job.changed.wait()
-    if job.error is not None:
-        raise job.error
-    if job.value is None:
-        raise shutting_down()
-    return job.value
