@@ -18,7 +18,8 @@ from tests.server.http_client import BASE, Site, ids, listening, site
 from tests.server.shop import paid, pay
 
 import holdfast
-from holdfast.contracts.token import TOKENS
+from holdfast.contracts import Draft, digest
+from holdfast.contracts.token import TOKENS, TokenCreated
 from holdfast.errors import CallerError
 from holdfast.gate.approvals import ANSWERS
 from holdfast.runtime import Runtime
@@ -127,6 +128,41 @@ async def test_only_admin_widens_what_a_session_may_do(web: Site):
     await run(client, "t", "1", limits={"memory_mb": 32}, timeout_ms=1000)
 
 
+async def test_over_rpc_only_admin_widens_what_a_session_may_do(web: Site, hf: Runtime):
+    client, admin = await web.client(*FULL), await web.client("admin")
+    tenant = await web.client(*FULL, prefix="a-")
+    wide: list[dict[str, Any]] = [
+        {"setup": {"mounts": [{"path": "/etc", "host": "/etc"}]}},
+        {"limits": {"memory_mb": 4096}},
+        {"timeout_ms": 86_400_000},
+    ]
+    for more in wide:
+        asked = {"session_id": "a-s", "code": "1", **more}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "session.run", "params": asked}
+        for one in (client, tenant):
+            answer = (await one.post("/rpc", json=message)).json()
+            assert answer["error"]["data"]["code"] == "FORBIDDEN", more
+        assert (await admin.post("/rpc", json=message)).json()["result"]["status"] == "ok"
+    assert [one["path"] for one in await refusals(hf)] == ["/rpc"] * 6
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("session.run", {"code": "1"}),
+        ("session.reset", {}),
+        ("run.resume", {"run_id": "run_x"}),
+        ("run.cancel", {"run_id": "run_x"}),
+    ],
+)
+async def test_wait_ms_is_enforced_over_rpc(web: Site, method: str, more: dict[str, str]):
+    params = {"wait_ms": 600_001, **more}
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    answer = await (await web.client("admin")).post("/rpc", json=message)
+    assert answer.json()["error"]["code"] == -32602, answer.text
+    assert "wait_ms" in answer.text
+
+
 async def test_only_admin_speaks_for_others(web: Site):
     client, admin = await web.client(*FULL), await web.client("admin")
     parked = await run(client, "s", "pay('bob')")
@@ -184,6 +220,36 @@ async def test_a_tenant_sees_only_its_own(web: Site, hf: Runtime):
     assert [one["reason_code"] for one in answers] == ["approval.not_yours"]
     decision: Any = answers[0]["decision"]
     assert decision["via"].startswith("http:token:tok_")
+
+
+async def test_a_tenant_is_no_operator_whatever_its_token_says(web: Site, hf: Runtime):
+    """Such tokens are not made any more; those of before count for what a tenant may."""
+    with pytest.raises(CallerError, match="whole host") as caught:
+        await web.tokens.create(["read", "admin"], prefix="a-")
+    assert (caught.value.code, bool(caught.value.hint)) == ("INVALID_ARGUMENT", True)
+    secret = "s" * 43
+    old = TokenCreated(
+        id="tok_old", secret=digest(secret.encode()), scopes=("admin",), prefix="a-", by="operator"
+    )
+    await hf.journal.append(TOKENS, [Draft.of(old)])
+    tenant = await web.client()
+    tenant.headers["Authorization"] = f"Bearer hf_old_{secret}"
+    setup = {"mounts": [{"path": "/h", "host": "/"}]}
+    surface = {"name": "x", "spec": {"kind": "stdio", "command": "true"}}
+    parked = await run(tenant, "a-s", "pay('bob')")
+    decision = f"/v1/approvals/{parked['approval_id']}/decision"
+    for path, said in {
+        "/v1/sessions/a-s/run": {"code": "1", "setup": setup},
+        "/v1/sessions/a-t/run": {"code": "1", "timeout_ms": 86_400_000},
+        "/v1/surfaces": surface,
+        decision: {"decision": "approved", "actor": "ada"},
+    }.items():
+        assert code(await tenant.post(path, json=said)) == (403, "FORBIDDEN"), path
+    message = {"jsonrpc": "2.0", "id": 1, "method": "session.create"}
+    asked = {**message, "params": {"session_id": "a-u", "setup": setup}}
+    answer = (await tenant.post("/rpc", json=asked)).json()
+    assert answer["error"]["data"]["code"] == "FORBIDDEN"
+    assert (await tenant.post(decision, json={"decision": "denied"})).status_code == 200
 
 
 async def test_lists_of_a_tenant_are_as_long_as_it_asks_for(web: Site):

@@ -83,6 +83,7 @@ def test_tokens_are_made_listed_rotated_and_revoked(holdfast: Command):
     [
         ("create", "--scope", "all"),
         ("create", "--scope", "read", "--expires", "soon"),
+        ("create", "--scope", "admin", "--prefix", "a-"),
         ("revoke", "tok_none"),
     ],
 )

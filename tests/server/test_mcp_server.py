@@ -501,6 +501,17 @@ async def test_a_prefix_is_all_that_a_caller_sees(hf: Runtime, server: Started):
     assert "/mcp approvals_decide" in [one.payload["path"] for one in refused]
 
 
+async def test_only_admin_gets_more_than_the_limits_of_the_server(hf: Runtime, server: Started):
+    more = hf.shell.services.limits.wall_ms + 1
+    for prefix in (None, "ten-"):
+        async with client(server, prefix=prefix) as c:
+            result = await c.call_tool("run_code", {"code": "1", "timeout_ms": more})
+            assert result.structured_content["code"] == "FORBIDDEN"
+            assert (await run(c, "1", timeout_ms=more - 1))["status"] == "ok"
+    async with client(server, "admin") as c:
+        assert (await run(c, "1", timeout_ms=more))["status"] == "ok"
+
+
 async def test_a_reader_runs_nothing(server: Started):
     async with client(server, "read") as c:
         assert "run_code" not in await names(c)

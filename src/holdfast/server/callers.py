@@ -9,7 +9,7 @@ from holdfast.errors import CallerError
 
 Scope = Literal["read", "run", "approve", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "approve", "admin")
-"""What a token may be good for. `admin` includes the others."""
+"""What a token may be good for. `admin` includes the others, and is nobody's who has a prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class Caller:
         return self.name or self.id
 
     def may(self, scope: Scope) -> bool:
-        """Whether they have this scope."""
+        """Whether they have this scope. `admin` is about the whole host: with a prefix it is just all the others."""
+        if scope == "admin":
+            return "admin" in self.scopes and self.prefix is None
         return scope in self.scopes or "admin" in self.scopes
 
     def sees(self, session_id: str | None) -> bool:
@@ -47,9 +49,10 @@ class Caller:
     def need(self, scope: Scope) -> None:
         """Raise `FORBIDDEN` unless they have this scope."""
         if not self.may(scope):
+            alone = ", and no prefix" if scope in self.scopes else ""
             raise CallerError(
                 "FORBIDDEN",
-                f"This needs the scope `{scope}`.",
+                f"This needs the scope `{scope}`{alone}.",
                 hint=f"`holdfast token create --scope {scope}` makes a token that has it.",
             )
 

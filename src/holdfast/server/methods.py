@@ -60,7 +60,7 @@ class Methods:
         runs belong to, where that is not the request.
         """
         self._hf = hf
-        self._rights = Rights(hf.journal, caller or LOCAL, note)
+        self._rights = Rights(hf, caller or LOCAL, note)
         self._actor = actor if caller is None else caller.id
         self._via = via if caller is None else caller.via
         self._events = events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
@@ -11,6 +11,8 @@ from holdfast.contracts._base import Asked
 from holdfast.contracts.view import RunFilter
 
 WAIT_MS = 30_000
+WaitMs = Annotated[int, Field(ge=0, le=600_000)]
+"""How long a request may wait for a session that another run has."""
 
 
 class NoParams(Asked):
@@ -31,7 +33,7 @@ class InSession(Asked):
 
     session_id: str = "default"
     """Which."""
-    wait_ms: int = Field(default=WAIT_MS, ge=0)
+    wait_ms: WaitMs = WAIT_MS
     """How long to wait while another run has it."""
 
 
@@ -55,7 +57,7 @@ class RunCode(RunRequest):
     """Must be the session's."""
     setup: Setup | None = None
     """What the session is opened with from now on."""
-    wait_ms: int = Field(default=WAIT_MS, ge=0)
+    wait_ms: WaitMs = WAIT_MS
     """How long to wait while another run has the session."""
 
 
@@ -132,7 +134,7 @@ class ResumeRun(GetRun):
 
     setup: Setup | None = None
     """What its session is opened with from now on."""
-    wait_ms: int = Field(default=WAIT_MS, ge=0)
+    wait_ms: WaitMs = WAIT_MS
     """How long to wait while another run has the session."""
 
 
@@ -143,7 +145,7 @@ class CancelRun(GetRun):
     """At once, or when the calls that are under way have ended."""
     reason: str | None = None
     """Why; goes on record."""
-    wait_ms: int = Field(default=WAIT_MS, ge=0)
+    wait_ms: WaitMs = WAIT_MS
     """How long to wait while another run has the session."""
 
 
@@ -160,7 +162,7 @@ class ResolveEffect(Asked):
     """Its run, if the caller wants that checked."""
     actor: str | None = None
     """Who says so."""
-    wait_ms: int = Field(default=WAIT_MS, ge=0)
+    wait_ms: WaitMs = WAIT_MS
     """How long to wait while another run has the session."""
 
 

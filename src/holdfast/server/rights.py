@@ -10,13 +10,14 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from holdfast.contracts import Record
+from holdfast.contracts import Record, SessionLimits
 from holdfast.errors import CallerError
-from holdfast.journal import Journal
+from holdfast.runtime import Runtime
 from holdfast.server import params as p
 from holdfast.server import views
 from holdfast.server.callers import LOCAL, Caller, Scope
 from holdfast.server.sight import readable, session_of, without_secrets
+from holdfast.shell.services import Services
 
 PLAN = "plan_"
 """Starts the name of a plan."""
@@ -33,20 +34,47 @@ class _Named(Protocol):
 _Item = TypeVar("_Item", bound=_Named)
 
 
+def check_within(asked: BaseModel, caller: Caller, services: Services) -> None:
+    """Refuse what reaches beyond a caller's sessions, by whichever way they came in: `FORBIDDEN`.
+
+    What a session is opened with, greater limits than the server's, and in whose name something is done, are the
+    operator's.
+    """
+    if caller.may("admin"):
+        return
+    if getattr(asked, "setup", None) is not None:
+        raise _operators("`setup`")
+    if getattr(asked, "actor", None) not in (None, caller.id):
+        raise _operators("`actor`")
+    most = services.setup.limits or services.limits
+    limits: SessionLimits | None = getattr(asked, "limits", None)
+    timeout: int | None = getattr(asked, "timeout_ms", None)
+    over = timeout is not None and timeout > most.wall_ms
+    if over or any(value > getattr(most, name) for name, value in limits or ()):
+        raise _operators("More than the limits of this server")
+
+
+def _operators(what: str) -> CallerError:
+    return CallerError(
+        "FORBIDDEN", f"{what} needs the scope `admin`.", hint="Leave it out, or ask the operator."
+    )
+
+
 class Rights:
     """One caller's."""
 
-    def __init__(self, journal: Journal, caller: Caller, note: Note | None = None) -> None:
+    def __init__(self, hf: Runtime, caller: Caller, note: Note | None = None) -> None:
         self.caller = caller
         """Whose they are."""
-        self._journal = journal
+        self._journal = hf.journal
+        self._services = hf.shell.services
         self._note = note
 
     async def check(self, scope: Scope, asked: BaseModel) -> None:
         """Raise `FORBIDDEN` or `NOT_FOUND` unless they may ask this."""
         try:
             self.caller.need(scope)
-            self._check_extras(asked)
+            check_within(asked, self.caller, self._services)
             if self.caller.prefix is not None:
                 for session_id in await self._sessions(asked):
                     self.caller.need_session(session_id)
@@ -84,11 +112,6 @@ class Rights:
                 break
             after = part[-1].id
         return views.page(found[:size], asked.limit)
-
-    def _check_extras(self, asked: BaseModel) -> None:
-        """What reaches beyond a session is the operator's: what it is opened with, and in whose name something is done."""
-        if getattr(asked, "setup", None) is not None or getattr(asked, "actor", None) is not None:
-            self.caller.need("admin")
 
     async def _sessions(self, asked: BaseModel) -> list[str | None]:
         """The sessions of all that a request names; `None` for what there is not."""

@@ -70,7 +70,14 @@ class Tokens:
         kind: TokenKind = "api",
         actor: str = "operator",
     ) -> Made:
-        """A new token. `prefix`: the only sessions it sees begin with this."""
+        """A new token. `prefix`: the only sessions it sees begin with this; not with `admin`, which is about all."""
+        scopes = tuple(scopes)
+        if prefix is not None and "admin" in scopes:
+            raise CallerError(
+                "INVALID_ARGUMENT",
+                "`admin` is about the whole host, and can't be had with a prefix.",
+                hint="Give a tenant read, run and approve, or leave the prefix out.",
+            )
         until = None if expires_in_ms is None else self._now() + expires_in_ms
         made, draft = _made(scopes, prefix, name, until, kind, actor)
         await self._journal.append(TOKENS, [draft])

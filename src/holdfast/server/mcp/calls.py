@@ -48,6 +48,7 @@ from holdfast.server.mcp.running import Asked, Errand, Result, pending_of
 from holdfast.server.mcp.sampling import asking
 from holdfast.server.mcp.tools import BUILT_IN, scope_of
 from holdfast.server.methods import Methods
+from holdfast.server.rights import check_within
 from holdfast.server.rpc import Call, encoded
 from holdfast.server.work import Job, Work
 
@@ -123,6 +124,7 @@ class Calls:
             client.caller.need(scope_of(name, client.caller))
             asking.set(ctx)
             asked = parse(known.params, given)
+            check_within(asked, client.caller, self._hf.shell.services)
             match asked:
                 case p.RunCode():
                     wanted = await self._code(client, asked)

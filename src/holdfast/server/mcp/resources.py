@@ -57,7 +57,7 @@ class Shown:
     def __init__(self, hf: Runtime, caller: Caller) -> None:
         self._hf = hf
         self._caller = caller
-        self._rights = Rights(hf.journal, caller)
+        self._rights = Rights(hf, caller)
 
     async def page(self, cursor: str | None) -> tuple[list[Resource], str | None]:
         """A part of the list, and where the next begins: the journal, then sessions, then runs."""

@@ -146,6 +146,6 @@ def scope_of(name: str, caller: Caller) -> Scope:
     Over standard input nobody chose a token: there, a model would decide what it asked for itself. The person at the
     client is asked by elicitation, and whoever wants the tool all the same says so with `--scope admin`.
     """
-    if name == "approvals_decide" and caller.via == STDIO:
+    if name == "approvals_decide" and caller.via == STDIO and "admin" not in caller.scopes:
         return "admin"
     return BUILT_IN[name].scope

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
@@ -16,10 +16,10 @@ from holdfast.contracts import (
 from holdfast.contracts._base import Asked, Told, optional
 from holdfast.contracts.agent import AgentResult
 from holdfast.contracts.surface import SurfaceName, SurfaceSpec
+from holdfast.server.params import WaitMs
 
 SESSION_WAIT_MS = 30_000
 
-WaitMs = Annotated[int, Field(ge=0, le=600_000)]
 Cancelling = Literal["now", "after_effect"]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from holdfast.contracts import (
     RunResult,
-    SessionLimits,
     SessionView,
     check_session_id,
     new_id,
@@ -19,6 +18,7 @@ from holdfast.server.rest import examples as eg
 from holdfast.server.rest.endpoint import Answer, Call, Endpoint
 from holdfast.server.rest.later import outcome
 from holdfast.server.rest.listing import Listed, Paged, seen
+from holdfast.server.rights import check_within
 
 
 async def _name(call: Call) -> str:
@@ -30,19 +30,11 @@ async def _name(call: Call) -> str:
 
 async def within_rights(call: Call) -> None:
     """Refuse what would widen what a session may do: mounts, hosts, modules and greater limits are the operator's."""
-    if call.caller.may("admin"):
-        return
-    if call.body.setup is not None:
-        await call.admin_only("`setup`")
-    services = call.hf.shell.services
-    most = services.setup.limits or services.limits
-    given: SessionLimits | None = getattr(call.body, "limits", None)
-    timeout: int | None = getattr(call.body, "timeout_ms", None)
-    over = timeout is not None and timeout > most.wall_ms
-    if given is not None:
-        over = over or any(value > getattr(most, name) for name, value in given)
-    if over:
-        await call.admin_only("More than the limits of this server")
+    try:
+        check_within(call.body, call.caller, call.hf.shell.services)
+    except CallerError as why:
+        await call.refuse(why.code)
+        raise
 
 
 async def list_sessions(call: Call) -> Any:
