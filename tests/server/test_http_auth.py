@@ -309,6 +309,8 @@ async def test_other_sites_cant_use_a_signed_in_browser(web: Site):
         {"Origin": "null"},
         {"Origin": "http://evil.example"},
         {"Origin": "http://127.0.0.1:8000"},
+        {"Origin": "https://127.0.0.1:7433"},
+        {"Origin": "http://[", "Sec-Fetch-Site": "same-origin"},
         {"Origin": "http://127.0.0.1:7433.evil.example"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
@@ -318,6 +320,29 @@ async def test_other_sites_cant_use_a_signed_in_browser(web: Site):
         assert code(answer) == (403, "FORBIDDEN"), headers
     good = await browser.post("/v1/sessions", headers={"Sec-Fetch-Site": "same-origin"})
     assert good.status_code == 200
+
+
+async def test_a_page_that_a_proxy_shows_over_tls_is_ours(hf: Runtime):
+    """It need not say so: we know the name, and nobody else has it."""
+    async with site(hf, names=["holdfast.example"]) as web:
+        browser = await signed_in(web)
+        for origin, fine in {
+            "https://holdfast.example": True,
+            "http://holdfast.example": True,
+            "https://other.example": False,
+            "ftp://holdfast.example": False,
+        }.items():
+            headers = {"Host": "holdfast.example", "Origin": origin}
+            answer = await browser.post("/v1/sessions", headers=headers)
+            assert (answer.status_code == 200) is fine, origin
+
+
+async def test_looking_at_a_link_does_not_use_it_up(web: Site):
+    browser = await web.client()
+    path = f"/enter?code={await web.tokens.link()}"
+    looked = await browser.head(path)
+    assert (looked.status_code, looked.headers.get("set-cookie")) == (200, None)
+    assert "set-cookie" in (await browser.get(path)).headers
 
 
 async def test_what_is_in_a_cookie_is_good_for_nothing_else(web: Site):
@@ -420,6 +445,28 @@ async def test_max_body_is_enforced(hf: Runtime):
         assert answer.status_code == 400
         answer = await client.post("/v1/sessions/s/restore", json={"snapshot": "x" * 4000})
         assert answer.status_code == 413
+
+
+async def test_of_strangers_next_to_nothing_is_read(hf: Runtime):
+    read: list[int] = []
+
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            read.append(4096)
+            yield b" " * 4096
+
+    async with site(hf) as web:
+        stranger = await web.client()
+        for path in ("/static/restore", "/enter", "/healthz"):
+            answer = await stranger.post(path, content=parts())
+            assert code(answer) == (413, "REQUEST_TOO_LARGE"), path
+        assert sum(read) <= 3 * 2 * 4096
+        assert (await stranger.post("/healthz", content=b"{}")).status_code == 405
+    async with site(hf, limits=Limits(max_body=1000, max_snapshot=3000)) as web:
+        reader, runner = await web.client("read"), await web.client("run")
+        for one, path in ((runner, "/v1/x/restore"), (reader, "/v1/sessions/s/restore")):
+            answer = await one.post(path, json={"snapshot": "x" * 2000})
+            assert answer.status_code == 413, path
 
 
 async def test_body_seconds_is_enforced(hf: Runtime):

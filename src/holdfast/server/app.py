@@ -125,8 +125,11 @@ def _document() -> bytes:
 async def _enter(request: Request) -> Response:
     """A browser that comes by a link: it gets a cookie, and goes to the first page.
 
-    By a page and not by a redirect: after one that another site began, the browser would not send the cookie.
+    By a page and not by a redirect: after one that another site began, the browser would not send the cookie. Whoever
+    just looks what is there (HEAD: mail programs, previews) uses nothing up.
     """
+    if request.method == "HEAD":
+        return Response(media_type="text/html")
     made = await request.app.state.tokens.enter(request.query_params.get("code", ""))
     secure: bool = request.app.state.tls or request.url.scheme == "https"
     cookie = cookie_header(made.text, secure=secure, seconds=BROWSER_MS // 1000)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Mapping
-from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
@@ -30,8 +29,13 @@ _WAYS = {"/rpc": "rpc", "/mcp": "mcp"}
 """How somebody comes in, by the path; else `http`."""
 
 
-async def caller_of(conn: HTTPConnection, tokens: Tokens) -> Caller | None:
-    """Whoever asks; `None` without a word about that. Raises `UNAUTHENTICATED` or `FORBIDDEN`."""
+async def caller_of(
+    conn: HTTPConnection, tokens: Tokens, names: Collection[str] = ()
+) -> Caller | None:
+    """Whoever asks; `None` without a word about that. Raises `UNAUTHENTICATED` or `FORBIDDEN`.
+
+    `names` are those of this server that were given to it.
+    """
     said = conn.headers.get("authorization")
     if said is not None:
         if said[: len(_BEARER)].lower() != _BEARER:
@@ -46,7 +50,8 @@ async def caller_of(conn: HTTPConnection, tokens: Tokens) -> Caller | None:
     view = await tokens.check(cookie)
     if view.kind != "browser":
         raise refused()
-    check_origin(conn.scope.get("method", "GET"), conn.headers)
+    scheme = "https" if conn.scope["scheme"] in ("https", "wss") else "http"
+    check_origin(conn.scope.get("method", "GET"), conn.headers, scheme, names)
     return Caller(
         f"browser:{view.id}",
         frozenset(view.scopes),
@@ -68,28 +73,33 @@ def _program(view: TokenView, path: str) -> Caller:
     )
 
 
-def check_origin(method: str, headers: Mapping[str, str]) -> None:
-    """Refuse what a page of another site makes a signed-in browser do: `FORBIDDEN`."""
+def check_origin(
+    method: str, headers: Mapping[str, str], scheme: str, names: Collection[str] = ()
+) -> None:
+    """Refuse what a page of another site makes a signed-in browser do: `FORBIDDEN`.
+
+    Such a page has another scheme, name or port. Only where we have a name, something in front may speak TLS for us.
+    """
     if method in SAFE and headers.get("upgrade", "").lower() != "websocket":
         return
     origin = headers.get("origin")
     if origin is not None:
-        same = urlsplit(origin).netloc.lower() == headers.get("host", "-").lower()
+        host = headers.get("host", "-").lower()
+        schemes = (scheme, "https") if _name_in(host) in names else (scheme,)
+        same = origin.lower() in [f"{one}://{host}" for one in schemes]
     else:
         same = headers.get("sec-fetch-site") == "same-origin"
     if not same:
         raise CallerError(
             "FORBIDDEN",
             "A signed-in browser may ask for this only from a page of this server.",
-            hint="Programs send a token instead of the cookie.",
+            hint="Programs send a token instead of the cookie; behind a proxy, `serve --public-url` says its address.",
         )
 
 
 def check_host(headers: Mapping[str, str], names: Collection[str]) -> None:
     """Refuse a request to a name that is not ours: `FORBIDDEN`. An address can't be made to point elsewhere."""
-    host = headers.get("host", "")
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    name = name.strip("[]").rstrip(".").lower()
+    name = _name_in(headers.get("host", ""))
     if name in ("localhost", *names) or _is_address(name):
         return
     raise CallerError(
@@ -97,6 +107,12 @@ def check_host(headers: Mapping[str, str], names: Collection[str]) -> None:
         f"`{name[:80]}` is no name of this server.",
         hint="`holdfast serve --name NAME` makes it one.",
     )
+
+
+def _name_in(host: str) -> str:
+    """The name, without a port."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    return name.strip("[]").rstrip(".").lower()
 
 
 def _is_address(name: str) -> bool:

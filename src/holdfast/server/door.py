@@ -7,6 +7,8 @@ gets the headers that keep browsers from being used against us. Who stays longer
 
 from __future__ import annotations
 
+import re
+
 import anyio
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,6 +38,10 @@ _HEADERS = {
 }
 """Unless an answer has its own."""
 _HSTS = "max-age=31536000"
+_RESTORE = re.compile(r"/v1/sessions/[^/]+/restore")
+"""Requests that bring a snapshot, besides those of `/rpc`."""
+_OF_STRANGERS = 4096
+"""Bytes of a request whose caller nobody knows."""
 
 
 class Door:
@@ -73,7 +79,7 @@ class Door:
         try:
             caller = await self._let_in(conn)
             scope.setdefault("state", {})["caller"] = caller
-            body = await self._body(scope, receive)
+            body = await self._body(scope, receive, caller)
         except HoldfastError as why:
             if scope["type"] == "websocket":
                 await dressed({"type": "websocket.close", "code": 1008, "reason": why.code})
@@ -94,7 +100,7 @@ class Door:
         path: str = conn.scope["path"]
         anybody = path in OPEN or path.startswith(OPEN_UNDER)
         try:
-            caller = await caller_of(conn, self._tokens)
+            caller = await caller_of(conn, self._tokens, self._names)
             if caller is None and not anybody:
                 raise refused()
         except CallerError as why:
@@ -116,13 +122,19 @@ class Door:
 
     # -- what -----------------------------------------------------------------------------------------
 
-    async def _body(self, scope: Scope, receive: Receive) -> Receive:
+    def _most(self, path: str, caller: Caller | None) -> int:
+        """Bytes that a request may have. Of a stranger next to nothing is kept, whatever it is about."""
+        if caller is None:
+            return _OF_STRANGERS
+        brings = path == "/rpc" or _RESTORE.fullmatch(path) is not None
+        return self._limits.max_snapshot if brings and caller.may("run") else self._limits.max_body
+
+    async def _body(self, scope: Scope, receive: Receive, caller: Caller | None) -> Receive:
         """Read the request to its end, as far as it is small and quick enough; the app gets it from here."""
         if scope["type"] != "http" or scope["method"] in SAFE:
             return receive
         limits = self._limits
-        brings = scope["path"] == "/rpc" or scope["path"].endswith("/restore")
-        most = limits.max_snapshot if brings else limits.max_body
+        most = self._most(scope["path"], caller)
         said = dict(scope["headers"]).get(b"content-length", b"0")
         if said.isdigit() and int(said) > most:
             raise _too_large(most)
