@@ -1,10 +1,12 @@
 """Capabilities by reference."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.capabilities import load
 from holdfast.errors import CallerError
 
@@ -55,6 +57,23 @@ def test_references(tools: Path):
 
 def test_a_file_is_loaded_once(tools: Path):
     assert load(str(tools))[0] is load(f"{tools}:first")[0]
+
+
+async def test_a_file_that_the_program_imports_too_has_the_same_capabilities(tools: Path):
+    config = {"session": {"capabilities": [str(tools)]}, "policy": {"default": "allow"}}
+    given = import_module("some_tools").first
+    async with holdfast.open("memory:", config=config, capabilities=[given]) as hf:
+        assert (await hf.shell.run("first(2)")).result == 2
+
+
+async def test_a_copy_of_it_has_not(tools: Path, tmp_path: Path):
+    other = tmp_path / "copy_of_them.py"
+    other.write_text(TOOLS)
+    config = {"session": {"capabilities": [str(tools), str(other)]}}
+    async with holdfast.open("memory:", config=config) as hf:
+        refused = (await hf.shell.run("1")).error
+    assert refused is not None
+    assert "Two capabilities are called `first`" in refused.message
 
 
 def test_a_relative_path(tools: Path, monkeypatch: pytest.MonkeyPatch):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os.path
 from collections.abc import Awaitable, Callable, Mapping
+from types import CodeType
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 import anyio
@@ -76,6 +78,15 @@ class Declared(Contract, Generic[P, R]):
         """Where it comes from: module and name of the function."""
         module = getattr(self.function, "__module__", None) or "?"
         return f"{module}:{getattr(self.function, '__qualname__', self.capability.name)}"
+
+    @property
+    def place(self) -> object:
+        """Where its function is written, and what it promises: the same in two modules that are one file."""
+        function = inspect.unwrap(self.function)
+        code: CodeType | None = getattr(function, "__code__", None)
+        if code is None or "<locals>" in getattr(function, "__qualname__", ""):
+            return id(self)  # what is made on the way is not known by its line
+        return os.path.realpath(code.co_filename), code.co_firstlineno, self.capability.digest
 
     def check(self, arguments: Mapping[str, Json]) -> None:
         """Raise `INVALID_ARGUMENT` unless the arguments match the input schema and the function's types."""

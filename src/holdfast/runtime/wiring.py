@@ -272,8 +272,8 @@ def redacted_logs(redactor: Redactor) -> Generator[None]:
 
 
 def _once(found: Sequence[Declared[..., Any]]) -> list[Declared[..., Any]]:
-    """Each of them once, though it was named twice."""
-    return [*{id(one): one for one in found}.values()]
+    """Each of them once, though it was named twice, or by a file that the program has imported, too."""
+    return [*{one.place: one for one in found}.values()]
 
 
 def _hide_password(database: Database, redactor: Redactor) -> None:
