@@ -109,7 +109,7 @@ class DryRun:
         try:
             ran = await drive.go(first)
             if isinstance(ran, Parked) and ran.hook is not None:  # nobody goes on with it
-                ran = await box.stop(ErrorObject.of(ran.hook))
+                ran = await made.box.stop(ErrorObject.of(ran.hook))
         finally:
             await pen.release()
         if isinstance(ran, Parked):
