@@ -36,6 +36,15 @@ def run_open(session_id: str, run_id: str) -> Conflict:
     )
 
 
+def other_language(session_id: str, inside: str) -> CallerError:
+    """The refusal of a session that is there, and whose code is in another language."""
+    return CallerError(
+        "INVALID_ARGUMENT",
+        f"Session `{session_id}` is there already, and its code is {inside}.",
+        hint="Give the new one another id, or destroy that session first.",
+    )
+
+
 def other_limits(session_id: str, inside: SessionLimits) -> CallerError:
     """The refusal of limits that an engine's state can't have: it keeps those it was made with."""
     return CallerError(

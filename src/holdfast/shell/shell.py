@@ -28,7 +28,7 @@ from holdfast.shell.diff import Difference, difference
 from holdfast.shell.drive import CancelMode
 from holdfast.shell.dryrun import DryRun
 from holdfast.shell.plans import planned_setup
-from holdfast.shell.refusals import not_found
+from holdfast.shell.refusals import not_found, other_language
 from holdfast.shell.replay import as_it_was
 from holdfast.shell.requests import check_language, check_request, given_setup
 from holdfast.shell.services import Services, setup_of
@@ -227,11 +227,7 @@ class Shell:
             live = self._warm.session(session, wanted)
             await live.put(None, reason="reset", setup=opened, wait_ms=wait_ms)
         elif row["language"] != wanted.value:
-            raise CallerError(
-                "INVALID_ARGUMENT",
-                f"Session `{session}` is there already, and its code is {row['language']}.",
-                hint="Give the new one another id, or destroy that session first.",
-            )
+            raise other_language(session, str(row["language"]))
         elif opened is not None:
             live = self._warm.session(session, wanted)
             await live.open(opened, wait_ms=wait_ms)
