@@ -189,6 +189,12 @@ def test_without_a_link_none_is_made_and_a_later_one_lets_in(tmp_path: Path, hol
             assert browser.post("/v1/sessions", json={}, headers=headers).status_code == 403
 
 
+def test_a_link_for_a_tenant_has_all_that_a_tenant_can_have(holdfast: Command):
+    holdfast("token", "link", "--prefix", "acme-")
+    [link] = holdfast("token", "list")[1]["items"]
+    assert (link["prefix"], link["scopes"]) == ("acme-", ["read", "run", "approve"])
+
+
 def test_a_server_that_is_stopped_leaves_its_runs_to_the_next(tmp_path: Path, holdfast: Command):
     (tmp_path / "tools.py").write_text(TOOLS)
     (tmp_path / "holdfast.toml").write_text(SETTINGS)

@@ -113,7 +113,14 @@ def link(
     url: Annotated[
         str, typer.Option("--at", metavar="URL", help="Where the server is.")
     ] = "http://127.0.0.1:7433",
-    scopes: Scopes = ["admin"],  # noqa: B006 - typer copies it
+    scopes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope",
+            metavar="S",
+            help="read, run, approve or admin; repeatable. If none is given: admin; with a prefix, the others.",
+        ),
+    ] = None,
     prefix: Prefix = None,
     name: Annotated[
         str | None, typer.Option("--name", help="Who it is for: what they decide is theirs.")
@@ -121,6 +128,7 @@ def link(
     as_json: _output.JsonFlag = None,
 ) -> int:
     """Make another link for a browser: good once, for five minutes."""
+    scopes = scopes or (["admin"] if prefix is None else ["read", "run", "approve"])
     _check(scopes)
 
     async def work(tokens: Tokens, who: str) -> str:
