@@ -431,7 +431,7 @@ async def test_progress_and_lines_come_with_the_effects_of_a_run(server: Started
 
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
 async def test_who_takes_a_request_back_cancels_its_run(hf: Runtime, server: Started, mode: str):
-    async with client(server, mode=mode) as c:
+    async with client(server, "admin", mode=mode) as c:
         async with anyio.create_task_group() as group:
 
             async def call() -> None:
