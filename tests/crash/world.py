@@ -31,25 +31,28 @@ def connect() -> apsw.Connection:
     return db
 
 
+def _write(sql: str, values: tuple[object, ...]) -> int:
+    """Write one row; its number."""
+    db = connect()
+    # Who begins by reading is not made to wait for another who writes, but turned away.
+    db.execute("begin immediate")
+    db.execute(sql, values)
+    db.execute("commit")
+    return db.last_insert_rowid()
+
+
 def _keep(context: Context, name: str, what: str) -> str:
-    with connect() as db:
-        db.execute("insert into acts values (?, ?, ?)", (context.effect_id, name, context.attempt))
+    _write("insert into acts values (?, ?, ?)", (context.effect_id, name, context.attempt))
     here(f"{name} {what}: before")
-    with connect() as db:
-        db.execute(
-            "insert or ignore into kept values (?, ?, ?)", (context.idempotency_key, name, what)
-        )
+    _write("insert or ignore into kept values (?, ?, ?)", (context.idempotency_key, name, what))
     here(f"{name} {what}: done")
     return f"{name} {what}"
 
 
 def _send(context: Context, name: str, text: str) -> str:
-    with connect() as db:
-        db.execute("insert into acts values (?, ?, ?)", (context.effect_id, name, context.attempt))
+    _write("insert into acts values (?, ?, ?)", (context.effect_id, name, context.attempt))
     here(f"{name}: before")
-    with connect() as db:
-        db.execute("insert into mails (effect, text) values (?, ?)", (context.effect_id, text))
-    number = db.last_insert_rowid()
+    number = _write("insert into mails (effect, text) values (?, ?)", (context.effect_id, text))
     here(f"{name}: done")
     return f"mail {number}"
 
@@ -97,17 +100,11 @@ async def send_later(text: str, context: Context) -> str:
 @capability(side_effect="write", idempotent=True)
 async def note(number: int, context: Context) -> int:
     """Note a number, slowly: the later it is asked, the sooner it is done."""
-    with connect() as db:
-        db.execute(
-            "insert into acts values (?, ?, ?)", (context.effect_id, "note", context.attempt)
-        )
+    _write("insert into acts values (?, ?, ?)", (context.effect_id, "note", context.attempt))
     here(f"note {number}: before")
     await anyio.sleep(0.004 * (4 - number))
-    with connect() as db:
-        db.execute(
-            "insert or ignore into kept values (?, ?, ?)",
-            (context.idempotency_key, "note", str(number)),
-        )
+    kept = (context.idempotency_key, "note", str(number))
+    _write("insert or ignore into kept values (?, ?, ?)", kept)
     here(f"note {number}: done")
     return number * 10
 

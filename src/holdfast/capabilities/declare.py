@@ -85,7 +85,7 @@ class Declared(Contract, Generic[P, R]):
         function = inspect.unwrap(self.function)
         code: CodeType | None = getattr(function, "__code__", None)
         if code is None or "<locals>" in getattr(function, "__qualname__", ""):
-            return id(self)  # what is made on the way is not known by its line
+            return super().place  # what is made on the way is not known by its line
         return os.path.realpath(code.co_filename), code.co_firstlineno, self.capability.digest
 
     def check(self, arguments: Mapping[str, Json]) -> None:
