@@ -186,7 +186,7 @@ def _marks(code: str, bodies: Iterable[ast.Module | scope.Function]) -> tuple[Ma
 
 def _behind(stmt: ast.stmt, lines: list[str], text: str) -> Mark:
     line = stmt.end_lineno or stmt.lineno
-    return Mark(line, _column(lines[line - 1], stmt.end_col_offset or 0), text)
+    return Mark(line, scope.column(lines[line - 1], stmt.end_col_offset or 0), text)
 
 
 def _marked(code: str, marks: tuple[Mark, ...]) -> str:
@@ -220,18 +220,7 @@ def rebound(code: str, inputs: frozenset[str]) -> tuple[str, Span] | None:
 def _span(node: ast.AST, lines: list[str]) -> Span:
     # Whatever binds a name has a place.
     place: ast.expr = node  # pyright: ignore[reportAssignmentType]
-    end = place.end_lineno or place.lineno
-    return Span(
-        line=place.lineno,
-        column=_column(lines[place.lineno - 1], place.col_offset),
-        end_line=end,
-        end_column=_column(lines[end - 1], place.end_col_offset or 0),
-    )
-
-
-def _column(line: str, offset: int) -> int:
-    """The column, in characters from 1, of an offset in bytes."""
-    return len(line.encode()[:offset].decode()) + 1
+    return scope.span(place, lines)
 
 
 def last_expression(code: str) -> str | None:

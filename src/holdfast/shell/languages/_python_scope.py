@@ -40,13 +40,13 @@ def span(node: ast.expr | ast.stmt, lines: list[str]) -> Span:
     end = node.end_lineno or node.lineno
     return Span(
         line=node.lineno,
-        column=_column(lines[node.lineno - 1], node.col_offset),
+        column=column(lines[node.lineno - 1], node.col_offset),
         end_line=end,
-        end_column=_column(lines[end - 1], node.end_col_offset or 0),
+        end_column=column(lines[end - 1], node.end_col_offset or 0),
     )
 
 
-def _column(line: str, offset: int) -> int:
+def column(line: str, offset: int) -> int:
     """The column, in characters from 1, of an offset in bytes."""
     # Within an f-string, Python 3.11 is not exact.
     return len(line.encode()[:offset].decode(errors="ignore")) + 1
