@@ -150,10 +150,30 @@ class Terminal:
     def expect(self, what: str) -> None:
         """Wait until this is shown, after what was waited for before."""
         deadline = time.monotonic() + 90
-        while (at := self.shown.find(what, self._read)) < 0:
+        while not self._saw(what):
             assert time.monotonic() < deadline, f"{what!r} is not shown: {self.shown!r}"
             assert self._more(0.1), f"it ended before {what!r}: {self.shown!r}"
-        self._read = at + len(what)
+
+    def interrupt_prompt(self, what: str) -> None:
+        """Press Ctrl-C at a prompt until this is shown.
+
+        The interpreter's line editor looks for signals and then waits for a key: one that comes between the two is
+        heard with the next key only.
+        """
+        for _ in range(90):
+            self.type("\x03")
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                assert self._more(0.1), f"it ended before {what!r}: {self.shown!r}"
+                if self._saw(what):
+                    return
+        raise AssertionError(f"{what!r} is not shown: {self.shown!r}")
+
+    def _saw(self, what: str) -> bool:
+        at = self.shown.find(what, self._read)
+        if at >= 0:
+            self._read = at + len(what)
+        return at >= 0
 
     def type(self, text: str) -> None:
         """Press keys."""

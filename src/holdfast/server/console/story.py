@@ -116,7 +116,7 @@ class Page:
     @property
     def scrubs(self) -> bool:
         """Whether there is more than one moment to look at."""
-        return len(self.view.seqs) > 1 and self.took > 0
+        return len(self.view.seqs) > 1
 
     @property
     def waited(self) -> int:

@@ -92,6 +92,7 @@ function nextTheme() {
 // `data-live-session`: only of these), and has `hx-get` and `hx-trigger="live"`. What changed is fetched, not sent.
 
 const PAUSE = 200;
+const NOT_YET = ".htmx-request, .htmx-added, .htmx-settling"; // asks already, or is so new that it can't be told to
 const stirred = new Set();
 let waiting = null;
 
@@ -116,7 +117,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
 function refresh() {
   waiting = null;
   for (const region of [...stirred]) {
-    if (region.classList.contains("htmx-request")) continue; // once it is back
+    if (region.matches(NOT_YET)) continue;
     stirred.delete(region);
     if (region.isConnected) htmx.trigger(region, "live");
   }
