@@ -3,8 +3,8 @@
     python scripts/serve_soak.py [--minutes 10] [--connections 16] [--watchers 4]
 
 Every connection makes trivial runs, one after the other, in sessions that they share; every so often one makes a
-session of its own, calls a capability there, and destroys it. Watchers follow the events meanwhile. What is looked at is the resident memory of the
-server's process and of its workers, after a minute to warm up, and the line through these points.
+session of its own, calls a capability there, and destroys it. Watchers follow the events meanwhile. What is looked at is
+the memory of the server's process and of its workers, after a minute to warm up, and the line through these points.
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ KIB = 1024
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process that are its own; 0 when it is gone."""
+    """Bytes that a process has made; 0 when it is gone.
+
+    Not those it has of files: whether such a page is its own depends on who else runs the same program just now.
+    """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * KIB for line in lines if line.startswith("Private_"))
+    made = ("Private_Dirty:", "Swap:")
+    return sum(int(line.split()[1]) * KIB for line in lines if line.startswith(made))
 
 
 def workers(pid: int) -> list[int]:
