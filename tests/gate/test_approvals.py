@@ -444,6 +444,33 @@ async def test_answered_while_other_branches_still_run() -> None:
         assert "run_parked" not in await kinds(hf, found[0])
 
 
+async def test_an_answer_that_a_call_has_not_seen_yet_is_waited_for() -> None:
+    """The last thing that a run has to do ends just after somebody answered: it goes on, and does not park."""
+    world, go, runtime = World(), anyio.Event(), list[holdfast.Runtime]()
+
+    async def work(what: str) -> str:
+        await go.wait()
+        (asked,) = await runtime[0].approvals.list()
+        await runtime[0].approvals.decide(asked.id, "approved")
+        return what
+
+    tools = [world.asend(), capability(work, side_effect="read")]
+    async with holdfast.open("memory:", {}, capabilities=tools) as hf:
+        runtime.append(hf)
+        found = list[RunResult]()
+
+        async def run() -> None:
+            code = "import asyncio\nawait asyncio.gather(asend('ann'), work('x'))"
+            found.append(await hf.shell.run(code, session="s"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await until(lambda: hf.approvals.list(), lambda found: len(found) == 1)
+            go.set()
+        assert found[0].result == ["sent to ann", "x"]
+        assert "run_parked" not in await kinds(hf, found[0])
+
+
 async def by_name(hf: holdfast.Runtime) -> list[holdfast.ApprovalView]:
     """What waits, by whom it is for: branches are asked about in any order."""
     return sorted(await hf.approvals.list(), key=lambda view: str(view.arguments))

@@ -52,6 +52,10 @@ class CancelRequested(Exception):
     """Somebody wants the run stopped, and nothing is under way any more."""
 
 
+async def _nobody(_: str) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class Drive:
     """Takes one run on."""
@@ -63,11 +67,15 @@ class Drive:
     clock: Clock
     awaited: Callable[[str], bool]
     """Whether code awaits a capability."""
+    decided: Callable[[str], Awaitable[bool]] = _nobody
+    """Whether somebody has decided about an approval."""
     cancel: CancelMode | None = None
     errands: dict[int, Errand] = field(default_factory=dict[int, Errand])
     _live: dict[int, Errand] = field(default_factory=dict[int, Errand])
     """Those that have not ended, or of which nobody knows whether they have."""
     _unstarted: dict[int, Crossing] = field(default_factory=dict[int, Crossing])
+    _beside: dict[int, Crossing] = field(default_factory=dict[int, Crossing])
+    """Those with a task of their own."""
     _inline: bool = False
     _expired: bool = False
     _calls: TaskGroup | None = None
@@ -197,7 +205,11 @@ class Drive:
             elif (found := ready()) is not None:
                 return found
             elif not alone and not self._moving():
-                return None
+                changed, heard = self._changed, await self._heard()
+                if changed.is_set():
+                    continue
+                if not heard:
+                    return None
             await self._wait()
 
     async def _wait(self) -> None:
@@ -222,6 +234,15 @@ class Drive:
     def _moving(self) -> bool:
         """Whether anything may still happen by itself."""
         return any(e.end is None and e.mood != "waiting" for e in self._live.values())
+
+    async def _heard(self) -> bool:
+        """Whether a call that waits was answered a moment ago: it sees that in another, and the run need not park."""
+        for ordinal, crossing in [*self._beside.items()]:
+            errand = self.errands[ordinal]
+            asked = crossing.asked if errand.end is None and errand.mood == "waiting" else None
+            if asked is not None and await self.decided(asked.id):
+                return True
+        return False
 
     def _any_working(self) -> bool:
         return any(errand.working for errand in self._live.values())
@@ -295,7 +316,7 @@ class Drive:
         for ordinal in [*self._unstarted] if self.cancel is None else ():
             if but is None or ordinal != but.id:
                 assert self._calls is not None
-                crossing = self._unstarted.pop(ordinal)
+                crossing = self._beside[ordinal] = self._unstarted.pop(ordinal)
                 self._calls.start_soon(self._perform, self.errands[ordinal], crossing)
 
     async def _alone(self, errand: Errand, crossing: Crossing) -> None:
@@ -335,6 +356,7 @@ class Drive:
         except Exception as failure:  # noqa: BLE001 - it is raised where the run is driven
             self._failure = self._failure or failure
         finally:
+            self._beside.pop(errand.id, None)
             self._wake()
 
     def records(
