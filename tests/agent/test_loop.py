@@ -14,6 +14,7 @@ from tests.agent.loop_support import (
     tools,
     written,
 )
+from tests.gate.support import until
 
 from holdfast import Agent, HoldfastError, capability
 from holdfast.agent.history import history_of
@@ -129,6 +130,25 @@ async def test_a_session_that_a_run_stands_in_is_not_taken_by_another_run() -> N
         assert refused.value.code == "RUN_OPEN"
         await hf.approvals.decide(run.approvals[0], "approved", actor="me")
         assert (await run.resume()).output == "done"
+
+
+async def test_an_answer_that_a_call_has_not_seen_yet_is_waited_for() -> None:
+    """The last thing that is to be done ends just after somebody answered: the run goes on, and does not park."""
+    done: list[str] = []
+    async with opened(config={}) as (hf, _):
+
+        @capability(side_effect="read")
+        async def work() -> str:
+            """Work, until somebody is asked; and then answer."""
+            asked = await until(hf.approvals.list, lambda found: len(found) == 1)
+            await hf.approvals.decide(asked[0].id, "approved", actor="me")
+            return "worked"
+
+        both = together(call("send", to="ann"), call("work"))
+        agent = tools(scripted(both, "done"), sending(done), work)
+        run = await agent.run("go", session="s", runtime=hf)
+        assert (run.status, run.output, done) == ("completed", "done", ["ann"])
+        assert await records(hf, "s", "run_parked") == []
 
 
 async def test_it_goes_on_with_another_model() -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
+from anyio.abc import TaskGroup
 
 from holdfast.agent.pictures import pictures_in
 from holdfast.agent.tools import DESCRIBE, READ_RESULT, RUN_CODE, SEARCH
@@ -56,9 +58,9 @@ class Calls:
     """Why one of them can't go on where a hook failed."""
     left_out: bool = False
     """Whether one was not made, because the run is to stop."""
-    _waiting: set[str] = field(default_factory=set[str])
+    _waiting: dict[str, Crossing] = field(default_factory=dict[str, Crossing])
     _under_way: set[str] = field(default_factory=set[str])
-    _scope: anyio.CancelScope | None = None
+    _group: TaskGroup | None = None
 
     async def make(self, calls: Sequence[ToolCallPart]) -> None:
         """Make them; afterwards each has its result in the conversation, or `standing` is set."""
@@ -91,7 +93,7 @@ class Calls:
 
         self._under_way = {call.id for call in calls}
         async with anyio.create_task_group() as group:
-            self._scope = group.cancel_scope
+            self._group = group
             if programs:
                 group.start_soon(guarded, programs)
             for call in calls:
@@ -105,9 +107,23 @@ class Calls:
 
     def _stop_if_stuck(self) -> None:
         """Once all that is left waits for a person, nobody waits with it."""
-        if self._waiting and self._waiting >= self._under_way and self._scope is not None:
+        if self._stuck and self._group is not None:
+            self._group.start_soon(self._leave)
+
+    @property
+    def _stuck(self) -> bool:
+        return bool(self._waiting) and self._waiting.keys() >= self._under_way
+
+    async def _leave(self) -> None:
+        """Leave what waits, unless it was answered a moment ago: it sees that in another, and the run need not park."""
+        approvals = self.work.session.services.approvals
+        with suppress(HoldfastError):  # whoever writes next meets the same journal, and says so
+            for crossing in [*self._waiting.values()]:
+                if crossing.asked is not None and await approvals.ended(crossing.asked.id):
+                    return
+        if self._stuck and self._group is not None:
             self.standing = True
-            self._scope.cancel()
+            self._group.cancel_scope.cancel()
 
     async def _one(self, call: ToolCallPart, *, alone: bool) -> None:
         work = self.work
@@ -189,11 +205,11 @@ class Calls:
 
         def mood(now: Mood) -> None:
             if now != "waiting":
-                self._waiting.discard(call.id)
+                self._waiting.pop(call.id, None)
             elif alone:
                 raise _Left
             else:
-                self._waiting.add(call.id)
+                self._waiting[call.id] = crossing
                 self._stop_if_stuck()
 
         crossing = Crossing(

@@ -168,6 +168,10 @@ class Approvals:
             row = await self._row(approval_id)
         return row
 
+    async def ended(self, approval_id: str) -> bool:
+        """Whether it is not pending any more."""
+        return (await self.status(approval_id))["status"] != "pending"
+
     async def wait(self, approval_id: str) -> dict[str, Any]:
         """Return once it is not pending any more."""
         while True:

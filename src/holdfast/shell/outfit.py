@@ -76,11 +76,6 @@ def drive_of(
 ) -> Drive:
     """What takes a run on that has used up `used_ms` of its time."""
     awaited = outside_of(session.opening.toolbox, pasts)
-    approvals = session.services.approvals
-
-    async def decided(approval_id: str) -> bool:
-        return (await approvals.status(approval_id))["status"] != "pending"
-
     return Drive(
         box=box,
         performs=session.services.gate,
@@ -88,5 +83,5 @@ def drive_of(
         pasts=pasts,
         clock=Clock(limits.wall_ms, used_ms / 1000),
         awaited=lambda name: awaited.get(name, False),
-        decided=decided,
+        decided=session.services.approvals.ended,
     )
