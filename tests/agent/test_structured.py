@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field
 from tests.agent.loop_support import consistent, opened, questions, said, scripted, used
 
 from holdfast import Agent, capability
+from holdfast.contracts.message import TextPart
+from holdfast.contracts.model import ModelAnswer
 from holdfast.machines.texts import EXTRACTION_PROMPT
 from holdfast.testing import call, cut, fail, say, write_code
 
@@ -212,3 +214,23 @@ async def test_each_run_of_a_session_has_a_shape_of_its_own() -> None:
         assert two.output == [1]
         assert three.output == "words"
         await consistent(hf, "s")
+
+
+@pytest.mark.parametrize(
+    ("shape", "short", "whole", "value"),
+    [
+        (list[str], '["ink", "paper"', '["ink", "paper", "glue"]', ["ink", "paper", "glue"]),
+        (Annotated[str, Field(min_length=3)], "Ink, pap", "Ink, paper.", "Ink, paper."),
+    ],
+)
+async def test_an_answer_that_ended_at_its_length_limit_is_asked_for_again(
+    shape: Any, short: str, whole: str, value: Any
+) -> None:
+    ends = ModelAnswer(parts=(TextPart(text=short),), finish="length")
+    model = scripted(ends, ends, whole)
+    async with opened() as (hf, _):
+        run: Any = await Agent(model, output=shape).run("go", session="s", runtime=hf)
+        assert (run.status, run.output, run.result.output_error) == ("completed", value, None)
+        assert asked(model) == [False, True, True]
+        checked = [one["valid"] for one in await said(hf, "s", "output_checked")]
+        assert checked == [False, True]

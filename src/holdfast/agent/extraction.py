@@ -40,7 +40,7 @@ class Extracting:
         """Whether the answer of the run itself is what was wanted: then nobody need be asked again."""
         if self._work.output is None or not isinstance(message, AssistantMessage):
             return False
-        reading = read(message.text, self._work.output)
+        reading = read(message.text, self._work.output, cut=self._work.transcript.cut)
         if not reading.ok or reading.repaired:
             return False
         guards = self._work.guards
@@ -85,17 +85,17 @@ class Extracting:
         """Hold the newest answer against the shape: what is wrong with it, or `None`."""
         last = self._work.transcript.messages[-1]
         assert isinstance(last, AssistantMessage)
-        return await self.judged(last.text)
+        return await self.judged(last.text, cut=self._work.transcript.cut)
 
-    async def judged(self, text: str, *, told: bool = False) -> str | None:
-        """The same for an answer that is at hand; `told`: the verdict is on record."""
+    async def judged(self, text: str, *, cut: bool, told: bool = False) -> str | None:
+        """The same for an answer that is at hand; `cut`: its end may be missing; `told`: the verdict is on record."""
         assert self._repairs is not None
         work = self._work
         assert work.output is not None
         guards, attempt, hints = work.guards, self._repairs.attempts + 1, list[str]()
         if guards.active:
             hints = await guards.before_validation(text, attempt, told=told)
-        reading = read(text, work.output)
+        reading = read(text, work.output, cut=cut)
         if guards.active:
             reading = await guards.after_validation(reading, attempt, told=told)
         self._repairs, verdict = self._repairs.judge(reading)
@@ -122,7 +122,7 @@ class Extracting:
     async def restore(self, candidates: Sequence[ModelAnswer]) -> None:
         """Judge answers again that are on record."""
         for answer in candidates:
-            await self.judged(answer.message.text, told=True)
+            await self.judged(answer.message.text, cut=answer.finish == "length", told=True)
             self._message = None
 
     def _good(self, reading: Reading, *, attempt: int, told: bool = False) -> None:

@@ -54,6 +54,8 @@ class Transcript:
     """The calls of the newest answer, in order, and the results that are known."""
     partial: ModelAnswer | None = None
     """What came of an answer that broke off, unless another one followed."""
+    cut: bool = False
+    """Whether the newest answer ended where it had no room for more: then its end may be missing."""
     last_text: str = ""
     """The last thing the model said in words in the newest run."""
     answers: int = 0
@@ -93,6 +95,7 @@ class Transcript:
         self.close()
         self.answers += 1
         self.reported = answer.usage.input_tokens
+        self.cut = answer.finish == "length"
         message = sure(AssistantMessage, parts=answer.parts)
         size = 0
         for part in answer.parts:
