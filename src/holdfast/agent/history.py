@@ -56,7 +56,7 @@ class History:
     candidates: list[ModelAnswer] = field(default_factory=list[ModelAnswer])
     """Answers to that."""
     active_ms: int = 0
-    """How long it took so far, waiting for people not counted."""
+    """How long it took so far, without the time it stood or had no process."""
     actor: str | None = None
     """On whose behalf it calls."""
     account: str | None = None
@@ -121,7 +121,8 @@ class _Folding:
         """Take note of a record of the newest run, whatever it says about the conversation."""
         if record.run_id is None or record.run_id != self.found.run_id:
             return
-        if self._last_time is not None:
+        # Nobody worked on it while it stood, nor between the death of one process and the next one's turn.
+        if self._last_time is not None and record.kind != "run_resumed":
             self.found.active_ms += max(0, record.time - self._last_time)
         self._last_time = None if record.kind == "run_parked" else record.time
         # Nobody goes on with what is over.
