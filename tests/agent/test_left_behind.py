@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from tests.agent.loop_support import ASKS_NOT
 
 import holdfast
@@ -14,6 +15,7 @@ from holdfast.models.script import Step, call, say
 from holdfast.testing import Died, FakeClock, FaultyJournal, ScriptedModel
 
 RUN, HOUR = "run_dies", 3_600_000
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
 class Dying(FaultyJournal):
@@ -92,3 +94,36 @@ async def test_time_without_a_process_is_none_of_the_runs_time() -> None:
         run = await run.resume()
         assert (run.status, run.output, run.error) == ("completed", "Sent.", None)
     assert world.sent == ["ann"]
+
+
+async def test_calls_in_place_of_the_output_are_not_made_after_a_crash_either() -> None:
+    world = World()
+    script = [say("Done."), call("send", to="ann"), say("Sent."), say('{"n": 1}')]
+    agent: Agent[Any] = Agent(
+        ScriptedModel(script), capabilities=[world.send], code_mode=False, output=SCHEMA
+    )
+    await world.dies(agent, account="team")  # what others share is settled at once, before the end
+    async with holdfast.open(world.journal, ASKS_NOT) as hf:
+        run = await agent.resume(RUN, runtime=hf)
+        assert (run.status, run.output, run.text) == ("completed", None, "Done.")
+        assert "tool calls instead of JSON: send" in str(run.result.output_error)
+    assert world.sent == []
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+async def test_an_agent_without_output_goes_on_with_a_run_that_was_asked_for_it(bad: int) -> None:
+    world = World()
+
+    def says(request: ModelRequest) -> Step:
+        if request.output is not None and request.attempt == 1:
+            candidates = sum(one.role == "assistant" for one in request.messages) - 1
+            if candidates == bad:
+                world.first.die()
+            return say('{"n": "one"}')
+        return say("Done.")
+
+    await world.dies(Agent(ScriptedModel(says), output=SCHEMA))
+    async with holdfast.open(world.journal, ASKS_NOT) as hf:
+        run = await Agent(ScriptedModel(says)).resume(RUN, runtime=hf)
+        assert (run.status, run.output, run.error) == ("completed", "Done.", None)
+        assert run.result.output_error is None

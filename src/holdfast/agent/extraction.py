@@ -85,6 +85,9 @@ class Extracting:
         """Hold the newest answer against the shape: what is wrong with it, or `None`."""
         last = self._work.transcript.messages[-1]
         assert isinstance(last, AssistantMessage)
+        if last.calls:  # its process died before that ended the run
+            self.stopped, self.error = True, self.calls_instead(last.calls)
+            return self.error
         return await self.judged(last.text, cut=self._work.transcript.cut)
 
     async def judged(self, text: str, *, cut: bool, told: bool = False) -> str | None:
@@ -120,7 +123,9 @@ class Extracting:
         return tool_calls_instead([call.name for call in calls])
 
     async def restore(self, candidates: Sequence[ModelAnswer]) -> None:
-        """Judge answers again that are on record."""
+        """Judge answers again that are on record, unless nobody wants them any more."""
+        if self._repairs is None:
+            return
         for answer in candidates:
             await self.judged(answer.message.text, cut=answer.finish == "length", told=True)
             self._message = None

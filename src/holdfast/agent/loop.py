@@ -256,6 +256,9 @@ class Loop:
         """Ask for the structured output, or judge the answer to that."""
         asked = self.turn.extraction
         assert asked is not None
+        if self.work.output is None:  # resumed by an agent that has no shape for it
+            self._no_output("the agent wants none any more")
+            return
         if not asked.answered:
             self.extracting.ask()
             self._apply(t.ExtractionStart(self.run_id))

@@ -187,6 +187,9 @@ def turn_of(history: History, work: Work) -> Turn:
         bad = max(0, len(history.candidates) - 1)
         extraction = Extraction(work.spec.output_retries, min(bad, work.spec.output_retries))
         boundaries = max(1, boundaries)
+    if extraction is not None and (work.output is None or transcript.waiting):
+        # There is nothing more to ask: nobody wants it any more, or the model called tools instead.
+        return _at(_P.EXTRACTING, work, boundaries, extraction=extraction._replace(answered=True))
     if transcript.waiting:
         batch = Batch(len(transcript.waiting))
         return _at(_P.WAITING_FOR_OPS, work, boundaries, batch=batch)
