@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.agent.loop_support import ASKS_NOT
+from tests.agent.loop_support import ASKS_NOT, records, said, sums_up
 
 import holdfast
 from holdfast import Agent, capability
@@ -11,7 +11,7 @@ from holdfast.contracts.model import ModelRequest
 from holdfast.errors import HoldfastError
 from holdfast.journal import MemoryJournal
 from holdfast.journal.pen import LEASE_MS
-from holdfast.models.script import Step, call, say
+from holdfast.models.script import Step, call, say, write_code
 from holdfast.testing import Died, FakeClock, FaultyJournal, ScriptedModel
 
 RUN, HOUR = "run_dies", 3_600_000
@@ -127,3 +127,59 @@ async def test_an_agent_without_output_goes_on_with_a_run_that_was_asked_for_it(
         run = await Agent(ScriptedModel(says)).resume(RUN, runtime=hf)
         assert (run.status, run.output, run.error) == ("completed", "Done.", None)
         assert run.result.output_error is None
+
+
+async def held(hf: holdfast.Runtime, account: str) -> int:
+    """Tokens that are set aside."""
+    row = await hf.journal.row("budgets", f"account:{account}") or {}
+    return int(str(row["held_tokens"]))
+
+
+@pytest.mark.parametrize("compact", [True, False])
+async def test_a_summary_that_was_being_written_keeps_nothing_set_aside(compact: bool) -> None:
+    world = World()
+
+    def says(request: ModelRequest) -> Step:
+        if sums_up(request):
+            if not world.first.gone:
+                world.first.die()
+            return say("They counted.")
+        return say("Done.") if world.first.gone else write_code("'x' * 800")
+
+    how = {"at_tokens": 300, "keep_turns": 1, "min_turns_between": 1}
+    await world.dies(Agent(ScriptedModel(says), compact=how), account="team")
+    async with holdfast.open(world.journal, ASKS_NOT) as hf:
+        assert await held(hf, "team") > 0
+        agent = Agent(ScriptedModel(says), compact=how if compact else None)
+        run = await agent.resume(RUN, runtime=hf)
+        assert (run.status, run.output) == ("completed", "Done.")
+        assert run.messages[0].text.startswith("[Context compacted]") is compact
+        assert await held(hf, "team") == 0
+        ended = {one.effect_id for one in await records(hf, "s", "effect_result")}
+        assert {one.effect_id for one in await records(hf, "s", "effect_intent")} == ended
+
+
+@pytest.mark.parametrize("how", ["cancelled", "out of time"])
+async def test_a_question_that_nobody_asks_again_keeps_nothing_set_aside(how: str) -> None:
+    world = World()
+
+    def says(request: ModelRequest) -> Step:
+        world.clock.advance(10)
+        if len(request.messages) > 1:
+            world.first.die()
+        return write_code("6 * 7")
+
+    await world.dies(Agent(ScriptedModel(says)), account="team")
+    async with holdfast.open(world.journal, ASKS_NOT) as hf:
+        aside = await held(hf, "team")
+        before = int(str((await hf.journal.row("budgets", "account:team") or {})["tokens"]))
+        if how == "cancelled":
+            await hf.runs.cancel(RUN)
+        else:
+            run = await Agent(ScriptedModel(says), timeout_ms=1).resume(RUN, runtime=hf)
+            assert (run.status, run.error.code) == ("failed", "TIMEOUT_WALL")
+        assert await held(hf, "team") == 0
+        row = await hf.journal.row("budgets", "account:team") or {}
+        assert row["tokens"] == before + aside  # it may have been answered
+        ended = await said(hf, "s", "effect_result")
+        assert [one["terminal_status"] for one in ended] == ["completed", "cancelled"]

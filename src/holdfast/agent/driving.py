@@ -99,7 +99,7 @@ async def _ended(loop: Loop, conversations: Conversations) -> AgentResult:
     if status == "cancelled":
         await _withdraw(work)
         doubts = await stopped(work)
-    elif loop.turn.cause in (Cause.HOOK_DENIED, Cause.HOOK_FAILURE):
+    elif loop.turn.cause in (Cause.HOOK_DENIED, Cause.HOOK_FAILURE) or work.unsettled:
         await work.desk.settle()
         await session.withdraw(work.run_id)
     work.transcript.close()

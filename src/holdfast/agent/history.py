@@ -73,6 +73,11 @@ class History:
         return None
 
     @property
+    def asides(self) -> list[Past]:
+        """Questions beside the conversation without an answer: a summary that was being written."""
+        return [one for one in self.pasts.open() if one.asks_model and one.turn is None]
+
+    @property
     def asked(self) -> Past | None:
         """A question that waits for a person, or was let pass by one, and was not put to the model."""
         for past in self.pasts.calls.values():

@@ -92,12 +92,15 @@ class Asker:
         self, request: ModelRequest, *, left_ms: int | None
     ) -> tuple[Question, Outcome | HoldfastError]:
         """Ask what is no part of the conversation, and again while hooks want another answer."""
-        tries = 0
+        work, tries = self._work, 0
         while True:
-            question, outcome = await self.put(request, left_ms=left_ms, turn=None, quiet=True)
+            past = work.asides.pop() if work.asides else None
+            question, outcome = await self.put(
+                request, left_ms=left_ms, turn=None, past=past, quiet=True
+            )
             if isinstance(outcome, HoldfastError) or outcome.error is not None:
                 return question, outcome
-            if not self._work.guards.active:
+            if not work.guards.active:
                 return question, outcome
             answer, body = self._answer(question, outcome), outcome.record.response_digest or ""
             if not await self._unwanted(answer, body, tries, question.effect_id):

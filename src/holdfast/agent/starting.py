@@ -75,6 +75,7 @@ def catch_up(work: Work, history: History, row: dict[str, Any]) -> None:
     work.guards.resumed()
     work.desk.begun = True
     work.open_question = history.open_question
+    work.asides = history.asides
     work.main_text = history.main_text
     work.asked = history.asked
     if work.guards.hears_answers:

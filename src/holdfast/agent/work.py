@@ -48,6 +48,8 @@ class Work:
     """Attempts at the next answer that failed in another process."""
     open_question: Past | None = None
     """A question that was asked before the process died, and has no answer."""
+    asides: list[Past] = field(default_factory=list[Past])
+    """Questions beside the conversation that were asked before the process died, and have no answer."""
     asked: Past | None = None
     """A question about which a person was asked, and that nobody has put to the model yet."""
     unheard: Past | None = None
@@ -84,6 +86,11 @@ class Work:
     def model(self) -> Model:
         """The one that is asked."""
         return self.models[0]
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a question of a process that died was not asked again."""
+        return self.open_question is not None or bool(self.asides)
 
     def use(self, **used: int) -> None:
         """Add to what it used."""

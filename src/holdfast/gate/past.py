@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.contracts import (
     ApprovalRequest,
     EffectIntent,
+    EffectKind,
     EffectResult,
     EffectStatus,
     ErrorObject,
@@ -66,6 +67,16 @@ class Past:
         """The model's call that it answers."""
         said = self.intent or self.approval
         return None if said is None else said.call_id
+
+    @property
+    def turn(self) -> int | None:
+        """The turn of the conversation that it is a question of."""
+        return None if self.intent is None else self.intent.turn
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether it is a question to a model that was on its way."""
+        return self.intent is not None and self.intent.kind is EffectKind.PROVIDER_REQUEST
 
     @property
     def unanswered(self) -> list[ApprovalRequest]:

@@ -154,6 +154,11 @@ def left_behind(past: Past, run_id: str) -> list[Draft]:
     return [_cancelled(past, f"{past.name} was left behind", run_id)]
 
 
+def never_heard(past: Past, run_id: str) -> list[Draft]:
+    """The end of a question to a model whose process died when its run ended: it may have been answered."""
+    return left_behind(past, run_id) if past.asks_model else []
+
+
 def never_made(past: Past, run_id: str) -> list[Draft]:
     """The end of a call that waited for an answer when its run ended: nothing was done."""
     if past.question is None or past.intent is None or past.answered:

@@ -17,7 +17,7 @@ from holdfast.contracts.approval import Asks
 from holdfast.contracts.payload import RunParked
 from holdfast.errors import HoldfastError
 from holdfast.gate.past import Pasts, pasts_of
-from holdfast.gate.questions import left_behind, never_made, withdrawn
+from holdfast.gate.questions import left_behind, never_heard, never_made, withdrawn
 from holdfast.shell.drive import Drive
 from holdfast.shell.errand import Parked
 from holdfast.shell.snapshot import Snapshot, pack
@@ -36,6 +36,7 @@ async def withdraw(session: Session, run_id: str) -> Pasts:
         for one in past.besides:
             drafts += left_behind(one, run_id)
         drafts += never_made(past, run_id)
+        drafts += never_heard(past, run_id)
     if drafts:
         await session.pen.append(drafts)
     return pasts
