@@ -10,8 +10,10 @@ from tests.gate.support import World
 
 import holdfast
 from holdfast import Agent
+from holdfast.contracts.model import ModelRequest
 from holdfast.gate.hooks import HookInput
 from holdfast.models.script import Line, call, say, together, write_code
+from holdfast.models.scripted import Scripted
 
 BOTH = pytest.mark.parametrize("code", [False, True], ids=["direct", "code"])
 
@@ -245,3 +247,44 @@ async def test_whatever_is_cancelled_is_told_to_hooks(code: bool, stands: bool) 
     for run in runs:
         assert [one.point.value for one in heard if one.run_id == run] == ENDS
     assert world.done == []
+
+
+async def test_what_a_hook_hid_is_not_read_from_the_result_either() -> None:
+    world, found = World(), dict[str, str]()
+
+    def says(request: ModelRequest) -> Line:
+        last = request.messages[-1]
+        if last.role == "user":
+            return call("send", to="ann")
+        if not found:
+            found["id"] = last.text.split('with id "')[1].split('"')[0]
+            return call("read_result", id=found["id"], offset=0, length=10)
+        found["read"] = last.text
+        return say("done")
+
+    hides = at("after_tool_call", lambda q: q.rewrite("x" * 900, "hidden"), "rewrite_tool_result")
+    async with holdfast.open("memory:", ASKS_NOT, hooks=[hides]) as hf:
+        who = Agent(Scripted(says), capabilities=[world.send()], code_mode=False, view_bytes=300)
+        run = await ran(hf, who)
+        assert run.status == "completed"
+        assert found["read"] == f"{'x' * 10}\n(900 characters in all)"
+
+
+async def test_what_a_hook_wants_done_again_has_no_result_to_read() -> None:
+    world = World()
+    again = at("after_tool_call", lambda q: q.retry("It did not arrive."), "request_retry")
+    async with holdfast.open("memory:", ASKS_NOT, hooks=[again]) as hf:
+
+        async def says(request: ModelRequest) -> Line:
+            last = request.messages[-1]
+            if last.role == "user":
+                return call("send", to="ann")
+            if "It did not arrive." in last.text:
+                (key,) = [one.key for one in await hf.journal.rows("effects", tag="closed")
+                          if one.value["name"] == "send"]  # fmt: skip
+                return call("read_result", id=key)
+            return say(last.text)
+
+        who = Agent(Scripted(says), capabilities=[world.send()], code_mode=False)
+        run = await ran(hf, who)
+        assert "There is no result" in run.output

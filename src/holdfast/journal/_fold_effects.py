@@ -91,10 +91,18 @@ def _effect_result(rows: Rows, fact: Fact) -> None:
             _account(rows, account, held=held, sign=-1, spent=spent)
     if "usage" in said:
         _used(rows, fact, effect["run_id"], said["usage"])
-    if "call_id" in value and said.get("content_refs"):
+    if "call_id" in value and said.get("content_refs") and not said.get("hooked"):
         value["result"] = said["content_refs"][0]  # a model may want to read more of it
     rows.put("effects", key, value, tag)
     doubt(rows, effect["run_id"], key, doubtful=status == "unknown")
+
+
+def _effect_seen(rows: Rows, fact: Fact) -> None:
+    """Hooks let go of a result: what they left of it is all that a model may read more of."""
+    key, value = effect_of(fact), fact.payload.get("value")
+    effect = rows.get("effects", key)
+    if effect is not None and "call_id" in effect and value is not None:
+        rows.put("effects", key, {**effect, "result": value}, "closed")
 
 
 def _unsettled(rows: Rows, fact: Fact, key: str) -> Value:
@@ -155,6 +163,7 @@ EFFECTS: dict[str, Fold] = {
     "effect_attempt": _effect_attempt,
     "effect_released": _effect_released,
     "effect_result": _effect_result,
+    "effect_seen": _effect_seen,
     "account_opened": _account_opened,
 }
 """Kind → fold."""
