@@ -19,8 +19,8 @@ from tests.agent.loop_support import (
 
 from holdfast import Agent, HoldfastError, capability
 from holdfast.agent.transcript import COMPACTED
-from holdfast.contracts.message import UserMessage, check_messages
-from holdfast.contracts.model import ModelProfile, ModelRequest
+from holdfast.contracts.message import TextPart, UserMessage, check_messages
+from holdfast.contracts.model import ModelAnswer, ModelProfile, ModelRequest
 from holdfast.errors import ModelFailure
 from holdfast.testing import call, fail, say
 
@@ -115,6 +115,24 @@ async def test_a_summary_that_fails_changes_nothing(wrong: Any) -> None:
         # Nor is it tried at every question.
         assert sum(map(sums_up, model.requests)) == 1
         await consistent(hf, "s")
+
+
+async def test_a_summary_that_a_budget_cut_short_changes_nothing() -> None:
+    bounds = list[int | None]()
+
+    def author(request: ModelRequest) -> Any:
+        if not sums_up(request):
+            return call("look", at="it") if len(request.messages) < 13 else say("done")
+        bounds.append(request.settings.max_tokens)
+        return ModelAnswer(parts=(TextPart(text="We look"),), finish="length")
+
+    agent = tools(written(author), look, compact=SHORT, budget={"tokens": 5000})
+    async with opened() as (hf, _):
+        run = await agent.run("go", session="s", runtime=hf)
+        assert bounds
+        assert all(one is not None and one < 4096 for one in bounds)
+        assert run.messages[0].text == "go"
+        assert not await records(hf, "s", "context_compacted")
 
 
 async def test_compact_none_is_enforced() -> None:

@@ -145,7 +145,9 @@ class Compaction:
         if outcome.error is not None:
             return _TOO_LONG if outcome.error.code == "MODEL_CONTEXT_EXCEEDED" else None
         answer = question.answer
-        return answer.message.text.strip() if answer is not None else None
+        if answer is None or (question.lowered and answer.finish == "length"):
+            return None  # a budget that is nearly used up is no reason to forget half of it
+        return answer.message.text.strip()
 
     async def _pinned(self) -> str:
         """What must not be forgotten, word for word."""
