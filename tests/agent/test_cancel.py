@@ -262,8 +262,14 @@ async def test_a_run_that_stands_is_cancelled_and_nobody_need_answer(
     async with holdfast.open(url) as hf:
         run = await agent.run("Go.", session="s", runtime=hf)
         assert run.status == "waiting_for_approval"
-        view = await hf.runs.cancel(run.id)
+        view = await hf.runs.cancel(run.id, reason="not today")
         assert view.status == "cancelled"
+        assert view.error is not None
+        assert view.error.message == "The run was cancelled: not today."
+        assert (
+            view.error.hint == "What was said and done so far stays; ask again to go on from there."
+        )
+        assert view.usage.external_calls == int(code_mode)  # a question to a model is no call
         assert (await hf.approvals.show(run.approvals[0])).status == "cancelled"
         assert (await run.resume()).status == "cancelled"
         assert world.begun == []

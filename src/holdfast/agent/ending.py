@@ -10,6 +10,7 @@ from holdfast.contracts.payload import RunCancelled, RunCompleted, RunFailed
 from holdfast.errors import CODES, HoldfastError, PersonError
 from holdfast.machines.outcome import Cause, Gets, Outcome, caller_gets
 from holdfast.machines.turn_inputs import Turn
+from holdfast.shell.story import was_cancelled
 
 _STATUSES = {
     Gets.SUCCESS: "completed",
@@ -61,12 +62,7 @@ def error_of(turn: Turn, end: End) -> ErrorObject | None:
     """Why it did not complete."""
     status = status_of(turn)
     if status == "cancelled":
-        why = f": {end.reason}" if end.reason else ""
-        return ErrorObject(
-            code="CANCELLED",
-            message=f"The run was cancelled{why}.",
-            hint="What was said and done so far stays; ask again to go on from there.",
-        )
+        return was_cancelled(end.reason, agent=True)
     if end.error is not None and (status == "failed" or turn.outcome is Outcome.BUDGET_EXHAUSTED):
         return ErrorObject.of(end.error)
     if status == "failed":

@@ -235,7 +235,9 @@ class Runner:
         story = story_of(session, request, session.opening.defaults(), run_id=run_id)
         await guards.run_cancelled(await desk_of(session, story, None))
         pasts = await withdraw(session, run_id)
-        ended = story.cancelled(reason, calls=len(pasts.calls))
+        agent = run_id == session.open_agent
+        # Questions to a model are no calls, and those of its code are counted with its code.
+        ended = story.cancelled(reason, calls=0 if agent else len(pasts.calls), agent=agent)
         await session.pen.append(ended, durable=True)
         await guards.run_over(session.id, run_id, RunStatus.CANCELLED.value)
 

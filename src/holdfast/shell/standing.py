@@ -145,6 +145,7 @@ async def recorded_agent(journal: Journal, row: dict[str, Any]) -> AgentResult:
             "status": row["status"],
             "error": row["error"],
             "usage": row["usage"],
+            "in_doubt": row["in_doubt"],
         }
     )
 

@@ -104,14 +104,16 @@ class Story:
         created = [] if self.told else self._created()
         return [*created, Draft.of(said, run_id=self.run_id, bodies=(*bodies, body))]
 
-    def cancelled(self, reason: str | None = None, *, calls: int = 0) -> list[Draft]:
-        """That it was stopped from outside, after so many calls."""
+    def cancelled(
+        self, reason: str | None = None, *, calls: int = 0, agent: bool = False
+    ) -> list[Draft]:
+        """That it was stopped from outside, after so many calls; `agent`: it was an agent's."""
         start, bodies = (None, ()) if self.told else self._started()
         said = RunCancelled(
             status=RunStatus.CANCELLED,
-            error=was_cancelled(reason),
+            error=was_cancelled(reason, agent=agent),
             metrics=Metrics(external_calls_count=calls),
-            state_kept=False,
+            state_kept=agent,
             start=start,
         )
         created = [] if self.told else self._created()
@@ -151,14 +153,13 @@ class Story:
         return said, bodies
 
 
-def was_cancelled(reason: str | None = None) -> ErrorObject:
-    """What the caller of a cancelled run is told."""
+def was_cancelled(reason: str | None = None, *, agent: bool = False) -> ErrorObject:
+    """What the caller of a cancelled run is told; `agent`: of one that had a conversation."""
     why = f": {reason}" if reason else ""
-    return ErrorObject(
-        code="CANCELLED",
-        message=f"The run was cancelled{why}.",
-        hint="The session is as it was before it; run the code again if it is still wanted.",
-    )
+    hint = "The session is as it was before it; run the code again if it is still wanted."
+    if agent:
+        hint = "What was said and done so far stays; ask again to go on from there."
+    return ErrorObject(code="CANCELLED", message=f"The run was cancelled{why}.", hint=hint)
 
 
 def interrupted(run_id: str) -> Draft:
