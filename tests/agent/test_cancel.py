@@ -21,8 +21,10 @@ from tests.agent.watching import (
 
 import holdfast
 from holdfast import Agent, capability
+from holdfast.agent.compact import PROMPT
 from holdfast.contracts.agent import AgentResult
-from holdfast.models.script import call, cut, fail, say, together, write_code
+from holdfast.contracts.model import ModelRequest
+from holdfast.models.script import Line, call, cut, fail, say, together, write_code
 from holdfast.models.scripted import Scripted
 
 
@@ -247,6 +249,27 @@ async def test_while_it_waits_to_ask_again_it_does_not_wait_any_longer(mode: str
 
         result = await stopped(hf, agent, waits, mode)
         assert result.status == "cancelled"
+        await goes_on(hf)
+
+
+async def test_no_question_follows_a_summary_that_was_under_way() -> None:
+    asked, summing, go_on = list[str](), anyio.Event(), anyio.Event()
+
+    async def says(request: ModelRequest) -> Line:
+        asked.append(request.messages[-1].role)
+        if request.messages[-1].text != PROMPT:
+            return write_code("'x' * 800")
+        summing.set()
+        await go_on.wait()
+        return say("They counted.")
+
+    how = {"at_tokens": 300, "keep_turns": 1, "min_turns_between": 1}
+    agent = Agent(Scripted(says), compact=how)
+    async with holdfast.open("memory:") as hf:
+        result = await stopped(hf, agent, summing.is_set, "after_effect", go_on.set, wait_ms=1)
+        assert result.status == "cancelled"
+        assert asked == ["user", "tool", "user"]
+        assert (await conversation(hf, "s"))[-1][0] == "tool"
         await goes_on(hf)
 
 

@@ -129,6 +129,9 @@ class Loop:
         request = self.extracting.request if self.turn.extraction is not None else None
         if request is None:
             await self._assemble(fresh=fresh)
+            if self.turn.cancel_requested:  # a summary may have been under way; the question is not
+                self._stopped()
+                return
         match await self._asker.ask(left_ms=self._left_ms(), asking=request, retry=self._retry):
             case Answered(answer, cut):
                 self._retry, self._squeezed = None, False
