@@ -183,3 +183,19 @@ async def test_a_question_that_nobody_asks_again_keeps_nothing_set_aside(how: st
         assert row["tokens"] == before + aside  # it may have been answered
         ended = await said(hf, "s", "effect_result")
         assert [one["terminal_status"] for one in ended] == ["completed", "cancelled"]
+
+
+async def test_a_question_that_may_not_be_asked_any_more_ends_its_run() -> None:
+    world = World()
+
+    def says(request: ModelRequest) -> Step:
+        world.first.die()
+        return say("Never said.")
+
+    agent = Agent(ScriptedModel(says))
+    await world.dies(agent, account="team")
+    denies = {"policy": {"rules": [{"id": "none", "tool": "model:*", "then": "deny"}]}}
+    async with holdfast.open(world.journal, denies) as hf:
+        run = await agent.resume(RUN, runtime=hf)
+        assert (run.status, run.error.code) == ("failed", "PERMISSION_DENIED")
+        assert await held(hf, "team") == 0

@@ -99,6 +99,8 @@ class Resuming:
         if what is Action.ANSWER:
             return await self._ask_on(crossing, passing, past)
         if passing.ruling.verdict is Verdict.DENY and what is Action.REPEAT:
+            if crossing.asks_model:
+                return await self._unasked(crossing, passing, past)
             what = Action.ASK  # it may not be done now, and nobody knows whether it was done
         if what is Action.RECONCILE:
             found = await self._reconcile(crossing, passing, past)
@@ -133,6 +135,13 @@ class Resuming:
             await desk.append(settlement(asked.request, end, desk.run_id), durable=False)
         error = redacted(self._redactor, ErrorObject.of(why))
         return await self._results.ended(act, EffectStatus.DENIED_BEFORE_EXECUTION, error)
+
+    async def _unasked(self, crossing: Crossing, passing: Passing, past: Past) -> Outcome:
+        """A question may not be asked any more; nobody need know whether it was answered, but it may have cost."""
+        act = self._act(crossing, passing, past, past.attempt)
+        act.begun = monotonic()
+        error = redacted(self._redactor, ErrorObject.of(denied(past.name, passing.ruling)))
+        return await self._results.ended(act, EffectStatus.FAILED, error)
 
     async def _reconcile(
         self, crossing: Crossing, passing: Passing, past: Past
