@@ -18,6 +18,8 @@ from tests.gate.support import until
 
 from holdfast import Agent, HoldfastError, capability
 from holdfast.agent.history import history_of
+from holdfast.contracts.message import ToolCallPart
+from holdfast.contracts.model import ModelAnswer
 from holdfast.testing import call, cut, fail, say, together, write_code
 
 
@@ -267,3 +269,21 @@ async def test_a_session_remembers_what_was_said_in_another_process(tmp_path: An
             assert run.output == f"answer {n}"
             assert len(run.messages) == 2 * (n + 1)
             await consistent(hf, "s")
+
+
+async def test_calls_of_one_answer_that_share_a_name_are_told_apart() -> None:
+    """A model that names its calls badly is still sent one result for each of them."""
+    done = list[str]()
+    names = ["c", "c", "c_2"]
+    parts = (
+        ToolCallPart(id=id_, name="send", arguments={"to": str(n)}) for n, id_ in enumerate(names)
+    )
+    model = scripted(ModelAnswer(parts=tuple(parts), finish="tool_calls"), say("done"))
+    async with opened() as (hf, _):
+        run = await tools(model, sending(done)).run("go", session="s", runtime=hf)
+        assert run.output == "done"
+        shown = await results(hf, "s")
+        assert [one.text for one in shown] == ["sent to 0", "sent to 1", "sent to 2"]
+        assert [one.call_id for one in shown] == ["c", "c_3", "c_2"]
+        await consistent(hf, "s")
+    assert sorted(done) == ["0", "1", "2"]

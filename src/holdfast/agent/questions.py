@@ -120,7 +120,7 @@ class Question:
         context.cost_micros = 0  # until it is known to have cost something
         context.usage = UNUSED
         try:
-            answer = _in_order(await self._ask())
+            answer = _in_order(_told_apart(await self._ask()))
         except ModelFailure as why:
             self.failure = why
             partial = why.partial if isinstance(why.partial, ModelAnswer) else self.partial()
@@ -223,6 +223,24 @@ def _unlike(model: Model, why: Exception) -> OperatorError:
         hint="A model raises `holdfast.errors.ModelFailure` and nothing else;"
         " `holdfast.testing.ModelConformance` shows where one does not.",
     )
+
+
+def _told_apart(answer: ModelAnswer) -> ModelAnswer:
+    """The answer with a name of its own for each of its calls: results, and what is on record, go by it."""
+    names = [part.id for part in answer.parts if part.kind == "tool_call"]
+    if len(names) < 2 or len(set(names)) == len(names):
+        return answer
+    taken = set[str]()
+    parts: list[Part] = []
+    for part in answer.parts:
+        if part.kind == "tool_call":
+            name, number = part.id, 2
+            while name in taken or (name != part.id and name in names):
+                name, number = f"{part.id}_{number}", number + 1
+            taken.add(name)
+            part = part.model_copy(update={"id": name})
+        parts.append(part)
+    return answer.model_copy(update={"parts": tuple(parts)})
 
 
 def _in_order(answer: ModelAnswer) -> ModelAnswer:
