@@ -193,6 +193,23 @@ async def test_tools_that_clash_are_refused_by_themselves(world: World):
         assert (await hf.shell.run("a_one()")).result == 1
         assert "is called `a_one`, too" in (await hf.surfaces.view("a")).refused["one"]
         assert "surface `a`" in (await hf.surfaces.view("b")).refused["x"]
+        assert [(one.name, one.tools) for one in await hf.surfaces.list()] == [
+            ("a", ("a_two",)),
+            ("b", ("b_y",)),
+        ]
+
+
+async def test_a_clash_is_over_when_one_of_both_is_gone(world: World):
+    world["a"].tools = {"two": tool("a_two")}
+    world["b"].tools = {"x": tool("a_two")}
+    async with opened() as hf:
+        await hf.surfaces.add("a", SPEC)
+        await hf.surfaces.add("b", SPEC)
+        assert await names(hf) == {"a_two"}
+        await hf.surfaces.remove("a")
+        assert await names(hf) == {"a_two"}
+        view = await hf.surfaces.view("b")
+        assert (view.tools, view.refused) == (("a_two",), {})
 
 
 async def test_a_contract_that_is_none_is_refused_by_itself(world: World):

@@ -24,6 +24,7 @@ from holdfast.journal import Journal
 from holdfast.machines import mcp_status
 from holdfast.machines import surface_types as t
 from holdfast.runtime._surface_board import Board
+from holdfast.runtime._surface_clashes import Clashes
 from holdfast.runtime._surface_links import unavailable
 from holdfast.runtime._surface_news import Seen, seen_now, told
 from holdfast.runtime._surface_notes import Notes
@@ -71,7 +72,7 @@ class Surfaces:
         self._turn = anyio.Lock()
         self._looked = 0.0
         self._due: dict[str, None] = {}
-        self._clashes: dict[str, dict[str, str]] = {}
+        self._clashes = Clashes(self._board.tools)
 
     @classmethod
     @asynccontextmanager
@@ -182,13 +183,14 @@ class Surfaces:
             staged = "add"
         spec = self._wants.known.get(name) or board.specs.get(name)
         refused = dict(served.refused) if served is not None else {}
+        clashes = self._clashes.of(name)
         return SurfaceView(
             name=name,
             kind=spec.kind if spec is not None else "unknown",
             status=state,
             generation=board.fate(name).generation,
-            tools=tuple(one.capability.name for one in board.tools(name)),
-            refused={**refused, **self._clashes.get(name, {})},
+            tools=tuple(o.capability.name for o in board.tools(name) if o.tool not in clashes),
+            refused={**refused, **clashes},
             staged=staged,
             inflight=record.inflight + sum(one.inflight for one in record.old),
             detail=detail,
@@ -354,10 +356,9 @@ class Surfaces:
         visible = sorted(self._board.state.visible)
         return visible if allowed is None else [one for one in visible if one in allowed]
 
-    def clashes(self, tool: SurfaceTool, taken: str) -> None:
-        """A tool that no session can see, because something else has its name."""
-        why = f"{taken} is called `{tool.capability.name}`, too."
-        self._clashes.setdefault(tool.surface, {})[tool.tool] = why
+    def clashes(self, tool: SurfaceTool, first: SurfaceTool | None) -> None:
+        """A tool was left out, because that one, or something of the session's own, has its name."""
+        self._clashes.add(tool, first)
 
     def news(
         self, setup: Setup, before: object, tools: Iterable[Capability], turn: int

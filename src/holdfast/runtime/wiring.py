@@ -214,14 +214,14 @@ def _with_surfaces(
     own: CapabilitySet, offered: Sequence[SurfaceTool], surfaces: Surfaces
 ) -> CapabilitySet:
     """The set, with what surfaces offer; what has a name that is taken is left out, and that is told."""
-    taken: dict[str, str] = {one.capability.name: "Something of the session's own" for one in own}
+    taken: dict[str, SurfaceTool | None] = {one.capability.name: None for one in own}
     kept: list[SurfaceTool] = []
     for tool in offered:
         name = tool.capability.name
         if name in taken:
             surfaces.clashes(tool, taken[name])
         else:
-            taken[name] = f"A tool of the surface `{tool.surface}`"
+            taken[name] = tool
             kept.append(tool)
     return own.with_(*kept)
 
