@@ -6,13 +6,14 @@ import anyio
 import httpx2
 import pytest
 from tests.leases.server import Guard
-from tests.leases.support import broker_of, confidential, query_of, vault_at, visit
+from tests.leases.support import broker_of, confidential, query_of, until, vault_at, visit
 
 from holdfast.contracts.approval import Asks
 from holdfast.errors import OperatorError
 from holdfast.gate.executor import NeedsAnswer
 from holdfast.leases import Ask, Broker, MemoryVault
 from holdfast.leases.http_auth import Came, LeaseAuth
+from holdfast.leases.oauth import now_ms
 
 
 async def person(url: str) -> Came:
@@ -65,6 +66,51 @@ async def test_refused_token_is_refreshed_before_anybody_is_asked(guard: Guard) 
     guard.revoke()
     assert (await get(auth, guard)).status_code == 200
     assert (guard.count(), guard.count("authorization_code")) == (2, 2)
+
+
+async def test_trouble_of_the_authorization_server_asks_nobody(guard: Guard) -> None:
+    clock = [now_ms()]
+    broker = broker_of(MemoryVault(), now=lambda: clock[0])
+    auth = auth_of(broker, guard)
+    await get(auth, guard)
+    guard.tokens[0].until = 0  # the server wants another one before its time
+    guard.failing = [503]
+    for _ in range(2):  # the second is told at once: it is left alone for a while
+        with pytest.raises(OperatorError, match="http_503"):
+            await get(auth, guard)
+    view = await broker.view("api")
+    assert view is not None
+    assert view.status == "expiring"
+    assert guard.count() == 1
+    clock[0] += 60_000
+    assert (await get(auth, guard)).status_code == 200
+    assert (guard.count(), guard.count("authorization_code")) == (2, 1)
+
+
+async def test_renewal_that_breaks_off_asks_nobody(guard: Guard, tmp_path: Path) -> None:
+    vault = vault_at(tmp_path)
+    broker = broker_of(vault)
+    auth = auth_of(broker, guard)
+    await get(auth, guard)
+    guard.tokens[0].until = 0
+    answers: list[int] = []
+
+    async def asks() -> None:
+        answers.append((await get(auth_of(broker, guard), guard)).status_code)
+
+    async with (
+        anyio.create_task_group() as tasks,
+        vault.lock("lease:api"),
+        anyio.create_task_group() as first,
+    ):
+        first.start_soon(get, auth, guard)
+        await until(lambda: len(guard.calls) == 3)
+        tasks.start_soon(asks)
+        await until(lambda: len(guard.calls) == 4)
+        await anyio.wait_all_tasks_blocked()
+        first.cancel_scope.cancel()
+    assert answers == [200]
+    assert guard.count("authorization_code") == 1
 
 
 async def test_headless_asks_by_a_question_and_goes_on_after_it(

@@ -193,16 +193,22 @@ class Broker:
     async def renew(self, key: str, generation: int) -> bool:
         """The other side refused the credential of that generation: get another, if that needs no person.
 
-        False when it does. True as well when there is a newer one by now.
+        False when it does. True as well when there is a newer one by now. Raises `AUTH_FAILED` while nobody can say:
+        an authorization server that has trouble is no reason to ask a person.
         """
-        entry = await self._observed(key)
-        if entry.lease.generation != generation:
-            return entry.given is not None and entry.lease.phase is not Phase.REAUTH_REQUIRED
-        if not entry.renewable or entry.lease.phase is Phase.REAUTH_REQUIRED:
-            return False
-        await self._refresh(key, generation)
-        entry = await self._observed(key)
-        return entry.lease.generation != generation and entry.lease.phase is Phase.VALID
+        while True:
+            entry = await self._observed(key)
+            phase = entry.lease.phase
+            if entry.lease.generation != generation:
+                return entry.given is not None and phase is not Phase.REAUTH_REQUIRED
+            if not entry.renewable or phase is Phase.REAUTH_REQUIRED:
+                return False
+            pause = self._paused(key, entry.lease)
+            error = pause.error if pause else await self._refresh(key, generation)
+            lease = (await self._observed(key)).lease
+            stays = lease.generation == generation and lease.phase is not Phase.REAUTH_REQUIRED
+            if error is not None and stays:
+                raise error
 
     async def require_reauth(self, key: str, generation: int, *, reason: str = "rejected") -> None:
         """The other side no longer accepts the credential of that generation; a person must sign in."""
