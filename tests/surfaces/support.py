@@ -118,6 +118,9 @@ class FakeConnection:
 
 class RelistingConnection(FakeConnection):
     async def relist(self) -> Offers:
+        if self._server.broken is not None:
+            self.changed = anyio.Event()
+            raise self._server.broken
         self.offers = self._listed()
         self.changed = anyio.Event()
         return self.offers

@@ -227,6 +227,28 @@ async def test_a_tool_that_changed_is_not_called_by_code_that_knows_the_old_one(
         assert "a_four" in {one.capability.name for one in surfaces.tools(Setup())}
 
 
+@pytest.mark.parametrize("relists", [False, True])
+async def test_a_change_that_could_not_be_learnt_is_asked_for_again(relists: bool):
+    world = World(relists=relists)
+    async with supervised(world, "a") as surfaces:
+        world["a"].broken = OSError("not now")
+        world["a"].change(one=tool("a_one", answer="word"))
+        await anyio.wait_all_tasks_blocked()
+        await surfaces.boundary(Setup())
+        await anyio.wait_all_tasks_blocked()
+        assert (await surfaces.view("a")).status == "connected"
+        world["a"].broken, before = None, surfaces.epoch
+        await surfaces.boundary(Setup())
+        await until(lambda: surfaces.epoch > before)
+        assert (await call(the(surfaces, "a_one")))["tool"] == "one"
+        world["a"].change(two=tool("a_two"))  # and it still listens
+        await anyio.wait_all_tasks_blocked()
+        before = surfaces.epoch
+        await surfaces.boundary(Setup())
+        await until(lambda: surfaces.epoch > before)
+        assert "a_two" in {one.capability.name for one in surfaces.tools(Setup())}
+
+
 async def test_what_stays_the_same_over_a_reload_is_the_same_object():
     world = World()
     async with supervised(world, "a") as surfaces:

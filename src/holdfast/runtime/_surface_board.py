@@ -163,7 +163,6 @@ class Board:
             self._group.start_soon(self._relist, name, attempt, spec, served)
         else:
             self._group.start_soon(self._attempt, name, attempt, spec)
-        fate.stale = False
 
     async def _attempt(self, name: str, attempt: t.Connect, spec: SurfaceSpec) -> None:
         """The owner of a connection: opens it, keeps it while it is wanted, closes it."""
@@ -216,6 +215,8 @@ class Board:
             del self._served[attempt.task]
             return False
         fate.failures, fate.question, fate.tried = 0, None, True
+        # Not before: what could not be learnt is asked for again at the next boundary.
+        fate.stale = False
         return True
 
     def _serve(self, name: str, link: Link, offers: Offers) -> Served:
