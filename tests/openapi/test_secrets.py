@@ -88,6 +88,25 @@ async def test_the_credential_in_a_query(web: Web, tmp_path: Path):
     assert web.last.query == [("api key", SECRET)]
 
 
+async def test_what_is_called_like_the_credential_elsewhere_is_an_argument(
+    web: Web, tmp_path: Path
+):
+    spec: Any = {"base_url": web.url, "auth": "pets:me", "services": Services(Vault())}
+    schemes: Doc = {"key": {"type": "apiKey", "in": "query", "name": "key"}}
+    parameters = [
+        {"name": "key", "in": "path", "required": True, "schema": {"type": "string"}},
+        {"name": "Key", "in": "query", "schema": {"type": "string"}},
+        {"name": "key", "in": "query", "schema": {"type": "string"}},
+    ]
+    told = secured([{"key": []}], schemes=schemes)
+    told["paths"] = {"/x/{key}": {"get": operation(operationId="op", parameters=parameters)}}
+    async with opened(told, tmp_path, **spec) as api:
+        properties: Any = api["op"].input_schema["properties"]
+        assert [*properties] == ["key", "Key"]
+        await api("op", key="a", Key="b")
+    assert (web.last.path, web.last.query) == ("/x/a", [("Key", "b"), ("key", SECRET)])
+
+
 async def test_a_credential_is_sent_only_where_it_is_wanted(web: Web, tmp_path: Path):
     vault = Vault()
     spec: Any = {"base_url": web.url, "auth": "pets:me", "services": Services(vault)}

@@ -161,14 +161,19 @@ def _declared(
             name, where = declared.parameter.name, declared.parameter.where
             if where == "header" and name.lower() in _KEYS:
                 key_header = name
-            elif not (where == "header" and name.lower() in given) and not _is_place(place, name):
+            elif not (
+                (where == "header" and name.lower() in given) or _is_place(place, where, name)
+            ):
                 parameters[where, name] = declared
     order = {where: at for at, where in enumerate(_ORDER)}
     return sorted(parameters.values(), key=lambda one: order[one.parameter.where]), key_header
 
 
-def _is_place(place: Place | None, name: str) -> bool:
-    return place is not None and place.bare and place.name.lower() == name.lower()
+def _is_place(place: Place | None, where: str, name: str) -> bool:
+    """Whether that is where the credential goes, and so nothing that code gives."""
+    if place is None or not place.bare or place.where != where:
+        return False
+    return place.name == name or (where == "header" and place.name.lower() == name.lower())
 
 
 def _arguments(declared: list[Declared], body: Body | None) -> tuple[Argument, ...]:
