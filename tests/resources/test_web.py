@@ -133,6 +133,12 @@ async def test_something_that_changes_meanwhile_is_told():
                 await source.read(500_000, 10)
 
 
+async def test_a_version_may_have_a_long_name():
+    async with shelf(headers=(f'ETag: "{"x" * 300}"',)) as (one, box):
+        view = await box("read_web_resource", one.url, start=800_000, length=8)
+        assert view["text"] == "0100000\n"
+
+
 async def test_a_server_that_gives_another_range_is_told():
     async with serving(
         lambda _: reply(b"x", "206 Partial", "Content-Range: bytes 500-500/501")

@@ -30,6 +30,9 @@ MAX_SKIP_BYTES = 64 << 20
 TIMEOUT_MS = 20_000
 """Time for one answer to begin, and for each piece of it to come."""
 
+MAX_VERSION = 200
+"""Characters of what a server calls a version."""
+
 _PIECE = 256 * 1024
 _RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)")
 
@@ -234,10 +237,10 @@ class Download:
                 raise ConnectionError(f"The server gave another range: {self._target}")
         elif "content-encoding" not in headers and headers.get("content-length", "").isdigit():
             size = int(headers["content-length"])
-        version = headers.get("etag") or headers.get("last-modified")
+        version = (headers.get("etag") or headers.get("last-modified") or "")[:MAX_VERSION] or None
         if self.version is not None and self.version != version:
             raise ConnectionError(f"It changed while it was read: {self._target}")
-        self.version = None if version is None else version[:200]
+        self.version = version
         self.size = size if size is not None else self.size
         self.mime = headers.get("content-type")
 
