@@ -217,12 +217,18 @@ async def test_a_run_is_not_resumed_without_the_tool_it_waits_to_call(world: Wor
     async with holdfast.open(url, ask) as hf:
         await hf.surfaces.add("a", SPEC)
         run = await mine.run("go", session="s", runtime=hf)
-        (approval,) = run.approvals
+        code = await hf.shell.run("a_one(n=6)", session="c")
+        approvals = await hf.approvals.list()
     world["a"].broken = OSError("gone")
     async with holdfast.open(url, ask) as hf:
-        await hf.approvals.decide(approval, "approved")
-        with pytest.raises(HoldfastError, match=r"SNAPSHOT_CAPABILITY_MISMATCH.*a_one"):
+        for approval in approvals:
+            await hf.approvals.decide(approval.id, "approved")
+        with pytest.raises(HoldfastError, match=r"SNAPSHOT_CAPABILITY_MISMATCH.*a_one") as caught:
             await mine.resume(run.id, runtime=hf)
+        assert "holdfast mcp list" in (caught.value.hint or "")
+        with pytest.raises(HoldfastError, match=r"SNAPSHOT_CAPABILITY_MISMATCH.*a_one") as caught:
+            await hf.runs.resume(code.run_id or "")
+        assert "holdfast mcp list" in (caught.value.hint or "")
 
 
 async def test_a_replay_says_what_was_said(world: World):

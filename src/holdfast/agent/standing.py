@@ -140,7 +140,8 @@ async def check_capabilities(session: Session, history: History, *, recorded: bo
         raise CallerError(
             "SNAPSHOT_CAPABILITY_MISMATCH",
             f"The run needs capabilities that are not here: {', '.join(missing)[:500]}.",
-            hint="Resume it with its agent (`agent.resume(run)`), or open the runtime with them.",
+            hint="Resume it with its agent (`agent.resume(run)`), open the runtime with them, or see to the"
+            " tool server whose they are (`holdfast mcp list`).",
         )
 
 

@@ -95,7 +95,8 @@ def _check_tools(pasts: Pasts, toolbox: Toolbox) -> None:
         raise CallerError(
             "SNAPSHOT_CAPABILITY_MISMATCH",
             f"The run stands at capabilities that are not here: {', '.join(missing)}.",
-            hint="Open the session with the capabilities it had (`--capabilities`), then resume.",
+            hint="Open the session with the capabilities it had (`--capabilities`), or see to the tool server"
+            " whose they are (`holdfast mcp list`), then resume.",
         )
 
 
