@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.mcp.support import alive, context, odd, opened, until
 
 from holdfast.capabilities.mcp import LogLine, Services
+from holdfast.capabilities.mcp.connection import McpConnection
 from holdfast.capabilities.mcp.stdio import MAX_LINE, Lines
 from holdfast.contracts.surface import StdioSurface
 from holdfast.errors import ModelError, OperatorError
@@ -96,6 +98,20 @@ async def test_its_complaints_are_shown_without_secrets():
 @pytest.mark.parametrize("does", ["die_on", "silent_on"])
 async def test_a_server_that_can_not_bear_the_first_question_is_greeted_as_of_old(does: str):
     async with opened(odd({does: "server/discover"}, connect_timeout_ms=4000)) as server:
+        assert await server.call("echo", {"a": 1}, context()) == '{"a": 1}'
+
+
+@pytest.mark.parametrize("method", ["resources/list", "resources/read", "prompts/list"])
+async def test_what_is_asked_besides_calls_has_its_time_too(method: str):
+    asks: dict[str, Callable[[McpConnection], Awaitable[object]]] = {
+        "resources/list": lambda server: server.resources(),
+        "resources/read": lambda server: server.read("mem://x"),
+        "prompts/list": lambda server: server.prompts(),
+    }
+    async with opened(odd({"silent_on": method}, timeout_ms=200)) as server:
+        with pytest.raises(ModelError, match="was not answered within") as why:
+            await asks[method](server)
+        assert why.value.code == "SURFACE_UNAVAILABLE"
         assert await server.call("echo", {"a": 1}, context()) == '{"a": 1}'
 
 

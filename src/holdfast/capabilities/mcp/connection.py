@@ -6,7 +6,8 @@ that fails fails alone. The task that owns it is in `serving.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -165,7 +166,7 @@ class McpConnection:
     async def resources(self) -> Sequence[ResourceLine]:
         """What there is to read: resources, then templates."""
         session = self._open()
-        with _Asking(self, "resources/list"):
+        with self._asking("resources/list"):
             listed = await pages(
                 lambda params: session.list_resources(params=params), optional=True
             )
@@ -194,13 +195,13 @@ class McpConnection:
     async def read(self, uri: str) -> Sequence[tuple[bytes, str]]:
         """A resource: its parts, each with its mime type."""
         session = self._open()
-        with _Asking(self, "resources/read"):
+        with self._asking("resources/read"):
             return bodies(await session.read_resource(uri))
 
     async def prompts(self) -> Sequence[PromptLine]:
         """The prompts it has to offer."""
         session = self._open()
-        with _Asking(self, "prompts/list"):
+        with self._asking("prompts/list"):
             listed = await pages(lambda params: session.list_prompts(params=params), optional=True)
         return [
             PromptLine(
@@ -215,7 +216,7 @@ class McpConnection:
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Json:
         """A prompt, filled in: its messages, each with its role and content."""
         session = self._open()
-        with _Asking(self, "prompts/get"):
+        with self._asking("prompts/get"):
             found = await session.get_prompt(name, dict(arguments or {}))
         # Nothing is kept: there is no call whose result it would be kept with.
         return [
@@ -245,7 +246,7 @@ class McpConnection:
         assert self._wire is not None
         # Before the question: what changes while it is answered may not be in the answer.
         self.changed = anyio.Event()
-        with _Asking(self, "tools/list"):
+        with _asking(self, "tools/list", None):  # whoever wants it says how long it may take
             self._listed, self.offers = await self._tools(session, self._wire)
         return self.offers
 
@@ -315,6 +316,10 @@ class McpConnection:
         """Whose connection it is."""
         return self._surface
 
+    def _asking(self, method: str) -> AbstractContextManager[None]:
+        # Nobody else may say how long it may take: there is no call that it would be part of.
+        return _asking(self, method, self._spec.timeout_ms / 1000)
+
     def _open(self) -> ClientSession:
         if self._session is None or self.lost.is_set():
             raise unavailable(self._surface, "the connection is gone")
@@ -325,26 +330,27 @@ def _contract(offers: Offers, tool: str) -> str | None:
     return next((one.capability.digest for one in offers.tools if one.tool == tool), None)
 
 
-class _Asking:
-    """Turns what goes wrong with a question into an error of holdfast."""
+@contextmanager
+def _asking(connection: McpConnection, method: str, seconds: float | None) -> Generator[None]:
+    """Ask something that is no call; turns what goes wrong with it into an error of holdfast."""
+    connection.noted = None
+    try:
+        with anyio.move_on_after(seconds) as scope:
+            yield
+    except (MCPError, ValidationError, RuntimeError, ValueError) as why:
+        raise _unanswered(connection, method, why) from None
+    if scope.cancelled_caught:
+        late = f"`{method}` was not answered within {seconds:g} s"
+        raise unavailable(connection.surface, late)
 
-    def __init__(self, connection: McpConnection, method: str) -> None:
-        self._connection = connection
-        self._method = method
 
-    def __enter__(self) -> None:
-        self._connection.noted = None
-
-    def __exit__(self, _kind: object, why: BaseException | None, _where: object) -> None:
-        if not isinstance(why, MCPError | ValidationError | RuntimeError | ValueError):
-            return
-        noted = self._connection.noted
-        call = Underway(self._method, Context("", 1, "", ""))
-        if isinstance(noted, int):
-            call.status = noted
-        else:
-            call.failure = noted
-        lost = self._connection.lost.is_set()
-        found = explained(self._connection.surface, call, why, lost=lost)
-        # A question that is not answered has done nothing.
-        raise found.error if isinstance(found, Unsure) else found
+def _unanswered(connection: McpConnection, method: str, why: Exception) -> Exception:
+    noted = connection.noted
+    call = Underway(method, Context("", 1, "", ""))
+    if isinstance(noted, int):
+        call.status = noted
+    else:
+        call.failure = noted
+    found = explained(connection.surface, call, why, lost=connection.lost.is_set())
+    # A question that is not answered has done nothing.
+    return found.error if isinstance(found, Unsure) else found
