@@ -202,6 +202,20 @@ async def test_value_from_a_command(tmp_path: Path) -> None:
         await broker.use("a", host=HOST)
 
 
+async def test_nobody_waits_longer_for_a_command_than_they_want_to() -> None:
+    clock = [1_000_000]
+    broker = broker_of(MemoryVault(), None, lambda: clock[0])
+    how = CommandRenewal(command=("sleep", "600"))
+    await broker.acquire("a", static(kind="command", renewal=how, expires_at=1_100_000))
+    clock[0] = 1_100_000
+    with anyio.fail_after(25), anyio.move_on_after(0.1) as scope:
+        await broker.use("a", host=HOST)
+    assert scope.cancelled_caught
+    view = await broker.view("a")
+    assert view is not None
+    assert view.status == "expired"  # and the next one tries again
+
+
 # -- any order of events ------------------------------------------------------------------------------
 
 

@@ -291,8 +291,9 @@ class Broker:
         return why
 
     async def _attempt(self, key: str, old: Given, generation: int) -> TokenRefused | None:
-        # Shielded: the server may have replaced the refresh token by now, and the answer brings the only copy.
-        with anyio.CancelScope(shield=True):
+        # Shielded where the server may have replaced the refresh token by now: the answer brings the only copy. Whoever
+        # gets another credential in any other way may stop waiting for it.
+        with anyio.CancelScope(shield=old.single_use):
             try:
                 new = await self._renew(old)
             except TokenRefused as why:

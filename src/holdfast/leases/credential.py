@@ -117,6 +117,11 @@ class Given(Kept):
             found += [one for one in (self.renewal.refresh_token, self.renewal.assertion) if one]
         return tuple(found)
 
+    @property
+    def single_use(self) -> bool:
+        """Whether what a new one is got with may be good only once: a refresh token."""
+        return isinstance(self.renewal, OAuthRenewal) and self.renewal.grant == "refresh_token"
+
 
 class Entry(Kept):
     """What the vault keeps for one lease."""
