@@ -9,6 +9,7 @@ from tests.surfaces.support import FREE, SPEC, World, opened, tool, until
 import holdfast
 from holdfast.contracts.surface import SURFACES, StdioSurface
 from holdfast.errors import CallerError, NotFound, OperatorError
+from holdfast.runtime import Settings
 
 
 async def names(hf: holdfast.Runtime, session: str = "default") -> set[str]:
@@ -234,6 +235,13 @@ async def test_what_is_no_surface_is_refused(world: World):
         with pytest.raises(NotFound):
             await hf.surfaces.wait_ready(["nope"])
         assert await hf.surfaces.list() == []
+
+
+@pytest.mark.parametrize("table", [{}, {"comand": "x"}, {"command": "x", "url": "https://a.b"}])
+def test_a_table_that_does_not_say_what_it_is_is_refused_clearly(table: dict[str, str]):
+    with pytest.raises(CallerError, match="says what it is by one of `command`") as why:
+        Settings.load({"surfaces": {"a": table}})
+    assert "`surfaces.a`" in why.value.message
 
 
 async def test_a_second_definition_replaces_the_first(world: World):

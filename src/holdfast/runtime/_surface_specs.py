@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from holdfast.contracts import parse
 from holdfast.contracts._base import Asked
@@ -27,6 +28,7 @@ _KINDS: dict[str, type[StdioSurface | HttpSurface | ModuleSurface | OpenApiSurfa
 }
 _TELLING = {"command": "stdio", "url": "http", "reference": "module", "document": "openapi"}
 """The field that only one kind has."""
+_SAY_WHAT = "A surface says what it is by one of `command`, `url`, `reference` and `document`"
 
 
 class _Named(Asked):
@@ -42,7 +44,15 @@ def with_kind(given: object) -> object:
     return {**said, "kind": kinds[0]} if len(kinds) == 1 else dict(said)
 
 
-Written = Annotated[SurfaceSpec, BeforeValidator(with_kind)]
+def _written(given: object) -> object:
+    """The same, of a table in the settings, where it is told by what there is to be."""
+    found = with_kind(given)
+    if isinstance(found, Mapping) and "kind" not in found:
+        raise PydanticCustomError("surface_kind", _SAY_WHAT)
+    return cast("object", found)
+
+
+Written = Annotated[SurfaceSpec, BeforeValidator(_written)]
 """A surface in the settings."""
 
 
@@ -55,7 +65,7 @@ def spec_of(given: SurfaceSpec | Mapping[str, Any]) -> SurfaceSpec:
     if found is None:
         raise CallerError(
             "INVALID_ARGUMENT",
-            "A surface says what it is by one of `command`, `url`, `reference` and `document`.",
+            f"{_SAY_WHAT}.",
             hint='`{"command": "npx", "args": ["-y", "…"]}` is an MCP server that is started here.',
         )
     return parse(found, said)
