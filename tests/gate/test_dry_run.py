@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.crash.copies import copy, last
 from tests.gate.hooks_support import hook
 from tests.gate.support import ASKS_NOT, World, kinds
 
@@ -14,6 +15,7 @@ from holdfast.contracts.hook import HookPoint
 from holdfast.contracts.hook_response import HookResponse
 from holdfast.errors import CallerError, Conflict, NotFound
 from holdfast.gate.hooks import HookInput
+from holdfast.journal import MemoryJournal
 
 CODE = """
 seen = look("sky")
@@ -327,6 +329,47 @@ async def test_plan_is_decided_once() -> None:
         assert refused.value.code == "DECISION_REFUSED"
         with pytest.raises(NotFound):
             await hf.approvals.decide_plan("plan_nobody", "approved")
+
+
+@pytest.mark.parametrize(
+    ("gives", "takes", "status"),
+    [
+        ("def ready():\n    pass", "reset", "validation_error"),
+        ("def ready():\n    pass", "def ready():\n    int('no')", "runtime_error"),
+    ],
+    ids=["refused", "failed"],
+)
+async def test_run_that_called_nobody_leaves_its_plan_good(
+    gives: str, takes: str, status: str
+) -> None:
+    world, code = World(), "ready()\nsend('ann')"
+    async with holdfast.open("memory:", {}, capabilities=[world.send()]) as hf:
+        await hf.shell.run(gives, session="s")
+        plan = await planned(hf, code)
+        if takes == "reset":
+            await hf.shell.reset("s")
+        else:
+            await hf.shell.run(takes, session="s")
+        assert (await hf.shell.run(code, session="s", plan=plan)).status == status
+        assert world.done == []
+        await hf.shell.run(gives, session="s")
+        assert (await hf.shell.run(code, session="s", plan=plan)).status == "ok"
+        assert "used already" in str(await hf.shell.run(code, session="s", plan=plan))
+    assert world.done == ["ann"]
+
+
+async def test_run_that_died_before_it_called_anybody_leaves_its_plan_good() -> None:
+    world, journal = World(), MemoryJournal()
+    tools = [world.send()]
+    async with holdfast.open(journal, {}, capabilities=tools) as hf:
+        plan = await planned(hf, "send('ann')")
+        assert (await hf.shell.run("send('ann')", session="s", plan=plan)).status == "ok"
+    world.done.clear()
+    async with holdfast.open(
+        await copy(journal, last("run_started")), {}, capabilities=tools
+    ) as hf:
+        assert (await hf.shell.run("send('ann')", session="s", plan=plan)).status == "ok"
+    assert world.done == ["ann"]
 
 
 async def test_plan_that_nobody_made() -> None:

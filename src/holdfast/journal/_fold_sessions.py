@@ -85,7 +85,7 @@ def _begun(rows: Rows, fact: Fact, said: Value, *, stays: bool) -> Value:
         used["open_agent" if said["kind"] == "agent" else "open_run"] = fact.run_id
     rows.put("sessions", fact.stream, used, "open")
     use(rows, fact.stream, runs=1)
-    own = {} if parent is None else {"parent": parent}
+    own = {name: said[name] for name in ("parent", "plan") if said.get(name) is not None}
     return {
         **own,
         "id": fact.run_id,
@@ -114,6 +114,13 @@ def _use_plan(rows: Rows, fact: Fact, key: str | None) -> None:
     if plan["session_id"] != fact.stream or plan["code"] != _code_of(fact):
         raise illegal(fact, f"plan `{key}` is for another session or other code")
     rows.put("plans", key, {**plan, "used_by": fact.run_id}, "decided")
+
+
+def _give_plan_back(rows: Rows, run: Value) -> None:
+    """A run that failed before it called anybody has used nothing of its plan up."""
+    plan = rows.get("plans", run["plan"]) if "plan" in run else None
+    if plan is not None:
+        rows.put("plans", plan["id"], {**plan, "used_by": None}, "decided")
 
 
 def _code_of(fact: Fact) -> str:
@@ -147,6 +154,8 @@ def _run_ended(rows: Rows, fact: Fact) -> None:
         "end_pos": fact.pos,
     }
     rows.put("runs", run["id"], value, "ended")
+    if fact.kind != "run_completed" and not used["external_calls"]:
+        _give_plan_back(rows, run)
     use(rows, fact.stream, **used)
     parent = rows.get("runs", run["parent"]) if "parent" in run else None
     if parent is not None:
