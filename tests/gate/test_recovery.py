@@ -297,6 +297,44 @@ async def test_a_persons_word_counts_where_the_capability_is_not_known() -> None
         assert (await hf.runs.resume(run_id)).result == "done by hand"
 
 
+async def test_a_persons_word_is_held_against_the_output_schema_as_soon_as_that_is_known() -> None:
+    acts = Acts()
+    tool = acts.act()
+    journal = await died(acts, tool)
+    async with holdfast.open(journal, UNJAILED, capabilities=[tool]) as hf:
+        run_id, effect = await in_doubt(acts, hf)
+    async with holdfast.open(journal, UNJAILED) as hf:
+        await hf.runs.resolve(run_id, effect, "happened", value={"text": "done"})
+    async with holdfast.open(journal, UNJAILED, capabilities=[tool]) as hf:
+        result = await hf.runs.resume(run_id)
+        assert "`act` gave what it does not promise" in str(result.result)
+        (seen,) = await said(hf, result, "effect_seen")
+        assert (seen.get("value"), seen["error"]["code"]) == (None, "TOOL_ERROR")
+        assert acts.done == []
+    # Whoever makes the session again gives its code the same.
+    async with holdfast.open(journal, UNJAILED) as hf:
+        assert (await hf.shell.run("result", session="s")).result == result.result
+
+
+async def test_a_persons_word_that_fitted_is_not_looked_at_again() -> None:
+    acts = Acts()
+    tool = acts.act()
+    journal = await died(acts, tool)
+    async with holdfast.open(journal, UNJAILED, capabilities=[tool]) as hf:
+        run_id, effect = await in_doubt(acts, hf)
+        await hf.runs.resolve(run_id, effect, "happened", value="done by hand")
+        assert (await hf.runs.resume(run_id)).result == "done by hand"
+
+    def act(to: str) -> int:
+        """Do something else."""
+        return 5
+
+    other = capability(act, side_effect="write")
+    journal = await copy(journal, last("effect_seen"))
+    async with holdfast.open(journal, UNJAILED, capabilities=[other]) as hf:
+        assert (await hf.runs.resume(run_id)).result == "done by hand"
+
+
 async def test_a_persons_word_is_recorded_without_secrets() -> None:
     acts = Acts()
     tool = acts.act()

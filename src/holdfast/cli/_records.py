@@ -112,6 +112,12 @@ def _effect_ended(said: dict[str, Any]) -> str:
     return " · ".join(filter(None, parts))
 
 
+def _seen(said: dict[str, Any]) -> str:
+    if "error" in said:
+        return f"{said['error']['code']}: {said['error']['message']}"
+    return "rewritten by a hook" if said["rewritten"] else "as it was"
+
+
 def _decided(decision: dict[str, Any]) -> str:
     by = f" by {decision['actor']}" if decision.get("actor") else ""
     why = f" · {decision['reason']}" if decision.get("reason") else ""
@@ -134,7 +140,7 @@ _SAID: dict[str, Callable[[dict[str, Any], Record], str]] = {
     "effect_attempt": lambda said, _: f"attempt {said['attempt']} · {said['reason']}",
     "effect_released": lambda said, _: f"attempt {said['attempt']} may be made",
     "effect_result": lambda said, _: _effect_ended(said),
-    "effect_seen": lambda said, _: "rewritten by a hook" if said["rewritten"] else "as it was",
+    "effect_seen": lambda said, _: _seen(said),
     "approval_requested": lambda said, _: f"{said['tool']} · {said['summary']}",
     "approval_responded": lambda said, _: _decided(said["decision"]),
     "approval_refused": lambda said, _: f"{_decided(said['decision'])} · {said['reason_code']}",

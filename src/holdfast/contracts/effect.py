@@ -175,14 +175,14 @@ class EffectReleased(Told):
 
 
 class EffectSeen(Told):
-    """What the code was given, when hooks could have changed it."""
+    """What the code was given, when hooks could have changed it, or when it is a person's word."""
 
     effect_id: Id
     """The intent's."""
     value: Digest | None = optional()
     """The value; the result keeps the original."""
     error: ErrorObject | None = optional()
-    """What it was told instead: a hook wants the call made again."""
+    """What it was told instead: a hook wants the call made again, or a person's word does not fit the capability."""
     rewritten: bool = False
     """Whether it is another than the original."""
 

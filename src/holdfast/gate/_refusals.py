@@ -115,6 +115,15 @@ def withheld(name: str, why: str) -> ErrorObject:
     )
 
 
+def not_as_promised(why: HoldfastError) -> ErrorObject:
+    """What the code is told when a person has said that a call gave what it can't give. Their word stays on record."""
+    return ErrorObject(
+        code=why.code,
+        message=f"A person says that it happened, and what it gave can't be that. {why.message}",
+        hint="Do not call it again to get the result: what it did is done. Whoever runs this holdfast can look.",
+    )
+
+
 def unknown_tool(name: str) -> ModelError:
     """The refusal of a name that is no capability of the session."""
     return ModelError(

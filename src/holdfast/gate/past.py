@@ -93,6 +93,11 @@ class Past:
         return self.result is not None and self.result.hooked and not looked
 
     @property
+    def by_word(self) -> bool:
+        """Whether a person has said what it gave."""
+        return self.result is not None and self.result.resolved == "happened"
+
+    @property
     def answered(self) -> bool:
         """Whether the code can be given what it got."""
         return self.result is not None and self.result.terminal_status is not EffectStatus.UNKNOWN

@@ -26,7 +26,7 @@ from holdfast.contracts import (
 from holdfast.contracts._base import sure
 from holdfast.contracts.effect import EffectSeen
 from holdfast.errors import HoldfastError
-from holdfast.gate._refusals import Refused, redacted
+from holdfast.gate._refusals import Refused, not_as_promised, redacted
 from holdfast.gate.act import Act
 from holdfast.gate.answers import answer
 from holdfast.gate.budgets import settle_all
@@ -162,13 +162,27 @@ class Results:
         return Outcome(record, error=error, kind=refused.kind)
 
     async def again(self, crossing: Crossing, past: Past) -> Outcome:
-        """What the code got when it made this call before; hooks that were not heard then are asked now."""
+        """What the code got when it made this call before; hooks that were not heard then are asked now.
+
+        A person's word was perhaps taken where nobody knew the capability: it is held against its schema here, once.
+        """
         given = await answer(self._journal, past)
         executor = crossing.desk.toolbox.get(past.name)
         unseen = given.error is None and past.seen is None and not crossing.asks_model
-        if unseen and executor is not None and (self._guards.changes_results or past.unseen):
+        if not unseen or executor is None:
+            return given
+        if past.by_word and (unfit := self._unfit(executor, given.value)):
+            return await self._told(crossing, given.record, None, None, unfit)
+        if self._guards.changes_results or past.unseen or past.by_word:
             return await self._seen(crossing, executor, given.value, given.record)
         return given
+
+    def _unfit(self, executor: Executor, value: Json) -> ErrorObject | None:
+        try:
+            executor.check_result(value)
+        except HoldfastError as why:
+            return redacted(self._redactor, not_as_promised(why))
+        return None
 
     # -- what hooks leave of it -------------------------------------------------------------------------
 
@@ -180,6 +194,16 @@ class Results:
     ) -> Outcome:
         """What the code is given once hooks have looked at it; on record, so that a replay gives the same."""
         given, error = await self._guards.after(crossing, executor, value)
+        return await self._told(crossing, record, value, given, error)
+
+    async def _told(
+        self,
+        crossing: Crossing,
+        record: ExternalCallRecord,
+        value: Json,
+        given: Json,
+        error: ErrorObject | None,
+    ) -> Outcome:
         body = Body.of(canonical_json(given), role="result", mime="application/json")
         seen = EffectSeen(
             effect_id=crossing.effect_id,
