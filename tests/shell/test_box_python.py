@@ -337,7 +337,15 @@ V, R, P, X = (
         ("raise ValueError('é')", R, "RUNTIME_ERROR", (1, 7, 1, 22), "ValueError: é"),
         ("raise ValueError", R, "RUNTIME_ERROR", (1, 7, 1, 17), "ValueError"),
         ("raise SystemExit('x')", R, "RUNTIME_ERROR", (1, 7, 1, 22), "SystemExit: x"),
-        ("raise SystemExit(3)", R, "RUNTIME_ERROR", None, "one text argument"),
+        ("raise SystemExit(3)", R, "RUNTIME_ERROR", (1, 7, 1, 20), "one text argument"),
+        (
+            "def f(key):\n  raise KeyError(key)\ntry:\n  f(2)\nexcept ValueError as why:\n"
+            "  raise OSError('é' + str(why))",
+            R,
+            "RUNTIME_ERROR",
+            (2, 9, 2, 22),
+            "one text argument",
+        ),
         ("raise KeyboardInterrupt", R, "RUNTIME_ERROR", (1, 7, 1, 24), "KeyboardInterrupt"),
         (
             "raise NotImplementedError('x does not yet support y')",
@@ -408,6 +416,12 @@ async def test_what_the_engine_says_of_itself_is_told_in_other_words(box: Python
     ran = await run(box, "raise SystemExit(3)")
     assert "one text argument" in ran.stderr
     assert "monty" not in ran.stderr
+
+
+async def test_of_several_exceptions_that_it_may_be_none_is_blamed(box: PythonBox):
+    ran = await run(box, "def f(key):\n  raise KeyError(key)\nf(2) or ValueError('a', 'b')")
+    assert ran.error is not None
+    assert ran.error.span is None
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from pydantic_monty import (
 
 from holdfast.contracts import ErrorObject, SessionLimits, Span
 from holdfast.shell.languages._python_capture import Reading, unmarked
+from holdfast.shell.languages._python_raised import odd_exception
 from holdfast.shell.languages._python_subset import BUILTINS, MODULES, instead, nearest
 
 _MAX_MESSAGE = 2000
@@ -149,7 +150,8 @@ def explain(error: MontyError, text: Text) -> Failure:
     if (
         _ONE_ARGUMENT in said
     ):  # the engine says neither where, nor so that anybody would understand it
-        return Failure(uncaught, f"{uncaught.message}\n")
+        place = odd_exception(text.code, text.lines)
+        return Failure(uncaught.model_copy(update={"span": place}), f"{uncaught.message}\n")
     return Failure(uncaught, _trace(frames, text, error))
 
 
