@@ -1,13 +1,20 @@
 """Consent that is remembered: for one capability as it was, in one session, as long as it holds."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
+import anyio
 import pytest
-from tests.gate.support import World, answers, approve, kinds, later, parked, said
+from tests.gate.support import World, answers, approve, kinds, later, parked, said, until
 
 import holdfast
 from holdfast import RunResult, capability
+from holdfast.capabilities.declare import Declared
+from holdfast.contracts import Grant
 from holdfast.errors import CallerError, NotFound
+from holdfast.gate.approvals import Approvals
+from holdfast.journal import MemoryJournal
 
 
 @pytest.fixture
@@ -211,6 +218,121 @@ async def test_revoked_while_the_run_is_parked_elsewhere() -> None:
         run = await approve(hf, run)
         assert run.status == "waiting_for_approval"
     assert world.done == ["ann", "look sky"]
+
+
+@dataclass
+class Readers:
+    """Who looks for grants, so that a test knows when two have."""
+
+    both: anyio.Event = field(default_factory=anyio.Event)
+    count: int = 0
+    wait: bool = False
+    """Whether the first waits for the second before it goes on."""
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        grants = Approvals.grants
+
+        async def watched(approvals: Approvals, session_id: str) -> list[Grant]:
+            found = await grants(approvals, session_id)
+            self.count += 1
+            if self.count == 2:
+                self.both.set()
+            if self.wait:
+                await self.both.wait()
+            return found
+
+        monkeypatch.setattr(Approvals, "grants", watched)
+
+
+async def test_revoked_while_calls_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    go, readers = anyio.Event(), Readers()
+
+    async def ship(to: str) -> str:
+        """Ship something."""
+        done.append(to)
+        if to != "ann":
+            await go.wait()
+        return to
+
+    tool = capability(
+        ship, side_effect="external_system", approval="manual", concurrency=1, timeout_ms=60_000
+    )
+    code = """
+import asyncio
+
+async def tried(to):
+    try:
+        return await ship(to)
+    except PermissionError as why:
+        return str(why)
+
+result = await asyncio.gather(tried("bob"), tried("eve"))
+"""
+    async with holdfast.open("memory:", {}, capabilities=[tool]) as hf:
+        await granted(hf, call="await ship('ann')")
+        (grant,) = await hf.approvals.grants("s")
+        readers.watch(monkeypatch)
+        found: list[RunResult] = []
+
+        async def done_by_bob() -> bool:
+            return "bob" in done
+
+        async def run() -> None:
+            found.append(await hf.shell.run(code, session="s", timeout_ms=60_000))
+
+        async with anyio.create_task_group() as both:
+            both.start_soon(run)
+            await readers.both.wait()
+            await until(done_by_bob, bool)
+            await hf.approvals.revoke(grant.id)
+            go.set()
+        made, refused = cast("list[str]", found[0].result)
+        assert made == "bob"
+        assert "approval.grant_ended" in refused
+        assert (await kinds(hf, found[0])).count("approval_preapproved") == 1
+        assert (await parked(hf, "await ship('eve')")).status == "waiting_for_approval"
+    assert done == ["ann", "bob"]
+
+
+async def test_two_who_find_that_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both calls see the grant before either has ended it; the second to do so has nothing to end."""
+
+    def tool(more: str) -> Declared[..., Any]:
+        async def send(to: str) -> str:
+            return f"sent to {to}"
+
+        send.__doc__ = f"Send something, {more}."
+        return capability(
+            send, side_effect="external_system", approval="manual", idempotent=more == "again"
+        )
+
+    both = "import asyncio\nresult = await asyncio.gather(send('bob'), send('eve'))"
+    journal = MemoryJournal()
+    async with holdfast.open(journal, {}, capabilities=[tool("once")]) as hf:
+        await granted(hf, call="await send('ann')")
+    Readers(wait=True).watch(monkeypatch)
+    async with holdfast.open(journal, {}, capabilities=[tool("again")]) as hf:
+        run = await hf.shell.run(both, session="s")
+        assert run.status == "waiting_for_approval"
+        assert len(await hf.approvals.list()) == 2
+
+
+async def test_revoked_while_its_session_is_destroyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    async with holdfast.open("memory:", {}, capabilities=[world.send()]) as hf:
+        await granted(hf)
+        grants = Approvals.grants
+
+        async def and_then(self: Approvals, session_id: str) -> list[Grant]:
+            found = await grants(self, session_id)
+            for one in found:
+                await self.revoke(one.id)
+            return found
+
+        monkeypatch.setattr(Approvals, "grants", and_then)
+        await hf.shell.destroy("s")
+        assert await hf.shell.list() == []
 
 
 async def test_grant_ms_is_enforced() -> None:

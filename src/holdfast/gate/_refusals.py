@@ -151,6 +151,16 @@ def changed(name: str) -> ModelError:
     )
 
 
+def grant_ended(name: str) -> ModelError:
+    """The refusal of a call whose grant has ended before it had its turn."""
+    return ModelError(
+        "PERMISSION_DENIED",
+        f"`{name}` was not called: the consent to it was revoked, or expired, before it had its turn"
+        " (approval.grant_ended).",
+        hint="Call it again: a person is asked then.",
+    )
+
+
 def holds_secret(name: str) -> ModelError:
     """The refusal of arguments that hold the value of a secret."""
     return ModelError(

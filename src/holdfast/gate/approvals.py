@@ -233,6 +233,14 @@ class Approvals:
         rows = await self._journal.rows("grants", tag=f"active:{session_id}", limit=10_000)
         return [Grant.model_validate(row.value) for row in rows]
 
+    async def in_force(self, grant_id: str) -> bool:
+        """Whether a grant is neither revoked nor expired."""
+        row = await self._journal.row("grants", grant_id)
+        if row is None or row["status"] != "active":
+            return False
+        expires = Grant.model_validate(row).expires_at
+        return expires is None or expires > self.now()
+
     async def revoke(
         self, grant_id: str, *, reason: str = "revoked", pen: Pen | None = None
     ) -> None:

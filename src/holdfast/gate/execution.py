@@ -19,6 +19,7 @@ from holdfast.gate._refusals import (
     asks_nobody,
     cancelled,
     failure_of,
+    grant_ended,
     not_signed_in,
     redacted,
     timed_out,
@@ -77,6 +78,7 @@ class Execution:
             await self._remember_rate(crossing.name)
         try:
             async with self._limiter.slot(crossing.name, passing.limits):
+                await self._check_consent(act)
                 harmless = passing.capability.side_effect in HARMLESS
                 if harmless and not crossing.asks_model and not crossing.desk.shares:
                     act.together = True
@@ -146,7 +148,14 @@ class Execution:
                 times.pop(record.effect_id, None)  # it was not made
         self._limiter.seed(name, times.values())
 
-    def _turned_away(self, act: Act, why: RateLimited) -> Refused:
+    async def _check_consent(self, act: Act) -> None:
+        """Refuse a call whose grant has ended while it waited for its turn, which may have taken long."""
+        grant_id = act.passing.grant_id
+        if grant_id is not None and not await self._questions.approvals.in_force(grant_id):
+            act.passing.drafts.clear()  # it was not used
+            raise self._turned_away(act, grant_ended(act.crossing.name))
+
+    def _turned_away(self, act: Act, why: HoldfastError) -> Refused:
         """What was set aside is given back; an approval is used up all the same."""
         desk, reserved = act.crossing.desk, act.passing.reserved
         if reserved is not None:
