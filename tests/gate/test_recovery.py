@@ -109,6 +109,25 @@ async def test_what_is_harmless_is_done_again_under_the_same_key(terms: dict[str
         assert len(acts.done) == 1
 
 
+@pytest.mark.parametrize(
+    "terms", [{"side_effect": "read"}, {"idempotent": True}], ids=["read", "idempotent"]
+)
+async def test_rate_per_min_does_not_stop_what_was_counted_before(terms: dict[str, Any]) -> None:
+    acts = Acts()
+    tool = acts.act(rate_per_min=1, **terms)
+    journal = await died(acts, tool)
+    async with holdfast.open(journal, UNJAILED, capabilities=[tool]) as hf:
+        run = await hf.shell.run("act('bob')", session="t")
+        assert run.error is not None
+        assert (run.error.code, acts.done) == ("RATE_LIMITED", [])
+        result = await hf.runs.resume(await run_of(hf))
+        assert (result.status, result.result) == ("ok", "done for ann")
+        run = await hf.shell.run("act('bob')", session="t")
+        assert run.error is not None
+        assert run.error.code == "RATE_LIMITED"
+    assert len(acts.done) == 1
+
+
 async def test_result_on_record_is_not_asked_for_again() -> None:
     acts = Acts()
     tool = acts.act()

@@ -28,7 +28,7 @@ from holdfast.gate.act import Act
 from holdfast.gate.budgets import refused_by, release_all
 from holdfast.gate.crossing import Crossing, Doubt, Outcome
 from holdfast.gate.executor import NeedsAnswer, Question, Unsure
-from holdfast.gate.limits import Limiter, RateLimited
+from holdfast.gate.limits import Limiter, RateLimited, Slot
 from holdfast.gate.passing import Passing
 from holdfast.gate.past import Asked
 from holdfast.gate.questions import Questions, settled_in
@@ -108,7 +108,7 @@ class Execution:
     async def again(self, act: Act, reason: str) -> Outcome | Doubt:
         """Do it again, under the same id."""
         crossing, passing = act.crossing, act.passing
-        async with self._limiter.slot(crossing.name, passing.limits):
+        async with self._turn_again(act):
             again = self._attempt(act, reason)
             await crossing.desk.append([*passing.drafts, again], durable=act.careful)
             end = await self._execute(act)
@@ -228,12 +228,15 @@ class Execution:
         asked.settled = settled_in(drafts) if drafts else asked.settled
         inquiry.answers[asked.request.key or ""] = answer
         act.context = inquiry.context(act.context.attempt + 1)
-        # It was counted when it was first made: that a person took their time makes it no call more.
-        limits = act.passing.limits.model_copy(update={"rate_per_min": None})
-        async with self._limiter.slot(crossing.name, limits):
+        async with self._turn_again(act):
             drafts.append(self._attempt(act, "answered"))
             await crossing.desk.append(drafts, durable=act.careful)
             return await self._execute(act)
+
+    def _turn_again(self, act: Act) -> Slot:
+        """A turn for a call that was counted when it was first made: it is not refused for how often that was."""
+        limits = act.passing.limits.model_copy(update={"rate_per_min": None})
+        return self._limiter.slot(act.crossing.name, limits)
 
     def _attempt(self, act: Act, reason: str) -> Draft:
         """That it is made again."""
