@@ -19,7 +19,7 @@ from tests.shell.support import (
 
 import holdfast
 from holdfast.errors import CallerError, Conflict, NotFound
-from holdfast.journal import MemoryJournal
+from holdfast.journal import MemoryJournal, sweep
 
 
 async def value(hf: holdfast.Runtime, code: str, session: str = "s") -> Any:
@@ -329,6 +329,53 @@ async def test_destroyed_is_gone_for_every_process(file: str) -> None:
         assert (await hf.shell.show("s")).status == "destroyed"
         assert await value(hf, "x") == "RUNTIME_ERROR"
         assert (await hf.shell.show("s")).status == "open"
+
+
+async def left(hf: holdfast.Runtime, word: str) -> list[str]:
+    """The kinds of the records whose content still holds a word."""
+    found: list[str] = []
+    async for record in hf.journal.read_all():
+        for ref in record.content:
+            try:
+                body = await hf.journal.content(ref.digest)
+            except CallerError:
+                continue
+            if word.encode() in body:
+                found.append(record.kind)
+    return found
+
+
+async def test_destroying_erases_code_that_was_validated_or_tried_before_it_ran() -> None:
+    async with holdfast.open("memory:", {}) as hf:
+        code = "address = 'Harbour Street'"
+        await hf.shell.run(code, session="s", validate_only=True)
+        await hf.shell.run(code, session="s", dry_run=True)
+        assert (await hf.shell.run(code, session="s")).status == "ok"
+        await hf.shell.destroy("s")
+        assert await left(hf, "Harbour Street") == []
+
+
+async def test_sweeping_erases_what_was_never_run_in_a_destroyed_session() -> None:
+    world = World()
+    async with opened("memory:", world) as hf:
+        await hf.shell.run("1", session="s")
+        await hf.shell.run("'Harbour Street'", session="s", validate_only=True)
+        tried = await hf.shell.run("pay('Harbour Street', 1)", session="s", dry_run=True)
+        assert tried.plan_id is not None
+        assert await sweep(hf.journal) == []
+        await hf.shell.destroy("s")
+        await sweep(hf.journal)
+        assert await left(hf, "Harbour Street") == []
+        # A plan for a session that comes after it is not the old one's.
+        tried = await hf.shell.run("pay('Quay', 1)", session="s", dry_run=True)
+        assert await sweep(hf.journal) == []
+        await hf.shell.run("1", session="s")
+        assert await sweep(hf.journal) == []
+        assert await left(hf, "Quay") != []
+        await hf.shell.destroy("s")
+        await sweep(hf.journal)
+        assert await left(hf, "Quay") == []
+        assert (await hf.journal.verify()).ok
 
 
 async def test_destroying_withdraws_what_its_run_waits_for(url: str) -> None:

@@ -171,8 +171,8 @@ def backup(
 def sweep(as_json: _output.JsonFlag = None) -> None:
     """Erase content that nothing wants kept any longer.
 
-    What a session held goes when it is destroyed; this finds what was left over: of runs that have ended, of a process
-    that died over it. The records stay, and the chain verifies as before.
+    What a session held goes when it is destroyed; this finds what was left over: of its dry runs and validations, of
+    runs that have ended, of a process that died over it. The records stay, and the chain verifies as before.
     """
     import anyio
 

@@ -38,6 +38,8 @@ def _session_created(rows: Rows, fact: Fact) -> None:
         "open_run": None,
         "open_agent": None,
     }
+    if old is not None and "destroyed_seq" in old:
+        value["destroyed_seq"] = old["destroyed_seq"]  # of the last one of this name
     rows.put("sessions", fact.stream, value, "open")
 
 
@@ -60,7 +62,8 @@ def _session_state(rows: Rows, fact: Fact) -> None:
 
 def _session_destroyed(rows: Rows, fact: Fact) -> None:
     session = open_session(rows, fact)
-    rows.put("sessions", fact.stream, {**session, "status": "destroyed"}, "destroyed")
+    over = {**session, "status": "destroyed", "destroyed_seq": fact.seq}
+    rows.put("sessions", fact.stream, over, "destroyed")
 
 
 def _run_started(rows: Rows, fact: Fact) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.contracts import Json
+from holdfast.journal.belonging import SHARED, session_of
 from holdfast.journal.log import Holding, Journal
 from holdfast.journal.projections import outlived
 
@@ -95,8 +96,18 @@ class _Look:
 
     async def _outlived(self, holding: Holding) -> bool:
         run = await self._row("runs", holding.run_id) if holding.run_id else None
-        gone = await self.over(holding.stream, holding.seq) == holding.seq
+        gone = await self._gone(holding)
         return outlived(holding.retention, run=run, session_gone=gone)
+
+    async def _gone(self, holding: Holding) -> bool:
+        """Whether the session is over that a holder is of: plans, prompts and the like are in streams that all share."""
+        if not holding.stream.startswith(SHARED):
+            return await self.over(holding.stream, holding.seq) == holding.seq
+        record = await anext(self._journal.read_all(after=holding.seq - 1, limit=1))
+        name = await session_of(self._journal, record)
+        session = await self._row("sessions", name) if name is not None else None
+        # A dry run may come before its session: only what was there when one ended goes with it.
+        return session is not None and holding.seq <= int(str(session.get("destroyed_seq", 0)))
 
     async def _row(self, projection: str, key: str) -> Row:
         at = (projection, key)

@@ -24,6 +24,7 @@ from holdfast.contracts import (
 )
 from holdfast.errors import CallerError, HoldfastError, NotFound
 from holdfast.gate.executor import Toolbox
+from holdfast.journal.belonging import session_of
 from holdfast.runtime import Runtime
 from holdfast.server import params as p
 from holdfast.server import views
@@ -31,7 +32,6 @@ from holdfast.server.callers import LOCAL, Caller, Scope
 from holdfast.server.deciding import check_own
 from holdfast.server.rights import PLAN, Note, Rights
 from holdfast.server.rpc import Call, Method
-from holdfast.server.sight import session_of
 from holdfast.server.work import Work
 from holdfast.shell.services import setup_of
 

@@ -12,11 +12,12 @@ from pydantic import BaseModel
 
 from holdfast.contracts import Record, SessionLimits
 from holdfast.errors import CallerError
+from holdfast.journal.belonging import session_of
 from holdfast.runtime import Runtime
 from holdfast.server import params as p
 from holdfast.server import views
 from holdfast.server.callers import LOCAL, Caller, Scope
-from holdfast.server.sight import readable, session_of, without_secrets
+from holdfast.server.sight import readable, without_secrets
 from holdfast.shell.services import Services
 
 PLAN = "plan_"

@@ -16,9 +16,10 @@ import anyio
 
 from holdfast.contracts import Event, Record
 from holdfast.journal import Journal
+from holdfast.journal.belonging import session_of
 from holdfast.journal.chain import Stored, decode
 from holdfast.server.rpc import encoded
-from holdfast.server.sight import readable, session_of, without_secrets
+from holdfast.server.sight import readable, without_secrets
 
 PAGE = 256
 """Records of a page."""

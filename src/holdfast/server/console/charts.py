@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from holdfast.contracts import check_session_id
+from holdfast.journal.belonging import session_of
 from holdfast.journal.chain import decode
 from holdfast.server.console.asking import ask, picked
 from holdfast.server.console.drawing import elapsed
@@ -18,7 +19,6 @@ from holdfast.server.console.figures import Figures, RunFigure, Stat
 from holdfast.server.console.page import render
 from holdfast.server.console.words import duration, money
 from holdfast.server.rest.endpoint import Call
-from holdfast.server.sight import session_of
 
 LOOKED = 20_000
 """Records that are counted: the newest."""

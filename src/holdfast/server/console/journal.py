@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from holdfast.contracts import Record, check_session_id, parse
 from holdfast.errors import NotFound
+from holdfast.journal.belonging import session_of
 from holdfast.journal.chain import decode
 from holdfast.server import views
 from holdfast.server.console.asking import ask, form, picked
@@ -21,7 +22,7 @@ from holdfast.server.console.story import shown
 from holdfast.server.rest.bodies import JournalRecord
 from holdfast.server.rest.endpoint import Call
 from holdfast.server.rest.journal import SCANNED, ReadJournal, is_wanted, told
-from holdfast.server.sight import readable, session_of
+from holdfast.server.sight import readable
 
 SHOWN = 60
 """Records that a page lists."""

@@ -9,10 +9,11 @@ from pydantic import Field
 
 from holdfast.contracts import Record, check_session_id
 from holdfast.contracts._base import Asked, Told
+from holdfast.journal.belonging import session_of
 from holdfast.server.rest import bodies as b
 from holdfast.server.rest import examples as eg
 from holdfast.server.rest.endpoint import Call, Endpoint
-from holdfast.server.sight import readable, session_of, without_secrets
+from holdfast.server.sight import readable, without_secrets
 
 MOST = 1000
 SCANNED = 20_000
