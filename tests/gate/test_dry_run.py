@@ -292,6 +292,20 @@ async def test_other_code_other_inputs_other_session_are_refused() -> None:
     assert world.done == ["ann"]
 
 
+async def test_plan_ends_with_its_session() -> None:
+    world = World()
+    async with holdfast.open("memory:", {}, capabilities=[world.send()]) as hf:
+        await hf.shell.run("1", session="s")
+        plan = await planned(hf, "send('ann')")
+        await hf.shell.destroy("s")
+        run = await hf.shell.run("send('ann')", session="s", plan=plan)
+        assert run.status == "validation_error"
+        assert "was destroyed" in str(run.error)
+        plan = await planned(hf, "send('ann')")
+        assert (await hf.shell.run("send('ann')", session="s", plan=plan)).status == "ok"
+    assert world.done == ["ann"]
+
+
 async def test_second_use_is_refused() -> None:
     world = World()
     async with holdfast.open("memory:", {}, capabilities=[world.send()]) as hf:

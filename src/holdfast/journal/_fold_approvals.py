@@ -134,7 +134,7 @@ def _plan_made(rows: Rows, fact: Fact) -> None:
     said = fact.payload
     if rows.get("plans", said["id"]) is not None:
         raise illegal(fact, f"plan `{said['id']}` exists already")
-    value = {**said, "decision": None, "made_at": fact.time, "used_by": None}
+    value = {**said, "decision": None, "made_at": fact.time, "made_seq": fact.seq, "used_by": None}
     rows.put("plans", said["id"], {**value, "status": "pending", "run": said["status"]}, "pending")
 
 

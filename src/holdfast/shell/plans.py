@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-from holdfast.contracts import PlannedEffect, RunRequest, Setup, canonical_json, digest
+from holdfast.contracts import Json, PlannedEffect, RunRequest, Setup, canonical_json, digest
 from holdfast.errors import CallerError, NotFound
 from holdfast.gate.dryrun import ApprovedPlan
 from holdfast.journal import Journal
@@ -29,6 +30,8 @@ async def approved_plan(
     inputs = digest(canonical_json(request.inputs)) if request.inputs else None
     if row["code"] != digest(request.code.encode()) or row.get("inputs") != inputs:
         raise _not_ours(request.plan_id, "is for other code or other inputs")
+    if await _outlived_its_session(journal, row):
+        raise _not_ours(request.plan_id, "is for a session of this name that was destroyed")
     if row["status"] == "pending":
         raise CallerError(
             "INVALID_ARGUMENT",
@@ -41,6 +44,13 @@ async def approved_plan(
         raise _not_ours(request.plan_id, "was used already")
     effects = json.loads(await journal.content(str(row["plan"])))
     return ApprovedPlan(request.plan_id, [PlannedEffect.model_validate(one) for one in effects])
+
+
+async def _outlived_its_session(journal: Journal, plan: Mapping[str, Json]) -> bool:
+    """A session that is made under this name later is another one: it has no consent."""
+    session = await journal.row("sessions", str(plan["session_id"])) or {}
+    over, made = session.get("destroyed_seq"), plan.get("made_seq")
+    return isinstance(over, int) and isinstance(made, int) and made <= over
 
 
 async def planned_setup(journal: Journal, request: RunRequest) -> Setup | None:
