@@ -126,12 +126,17 @@ def with_options(command: Callable[..., R], name: str, kind: type[Any]) -> Calla
     own = inspect.signature(command, eval_str=True)
     kept = [one for one in own.parameters.values() if one.name != name]
     added = [
-        inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+        inspect.Parameter(
+            field,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=kind._field_defaults[field],
+            annotation=hint,
+        )
         for field, hint in get_type_hints(kind, include_extras=True).items()
     ]
 
     def wrapped(*args: Any, **kwargs: Any) -> R:
-        given = kind(**{one.name: kwargs.pop(one.name, None) for one in added})
+        given = kind(**{one.name: kwargs.pop(one.name, one.default) for one in added})
         return command(*args, **{**kwargs, name: given})
 
     # What typer reads: the name, the help, and the options with their types.

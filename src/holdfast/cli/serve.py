@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli import _output
+from holdfast.cli._listen_flags import ListenFlags, with_listen
 from holdfast.cli._setup import Flags, import_from_here, with_setup
 
 if TYPE_CHECKING:
@@ -14,35 +15,12 @@ if TYPE_CHECKING:
 
 
 @with_setup
+@with_listen
 def serve(
-    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 7433,
     agents: Annotated[
         list[str] | None,
         typer.Option("--agents", metavar="REF", help="module:attr of an Agent; repeatable."),
     ] = None,
-    names: Annotated[
-        list[str] | None,
-        typer.Option("--name", metavar="NAME", help="A name of this server; repeatable."),
-    ] = None,
-    public_url: Annotated[
-        str | None,
-        typer.Option("--public-url", metavar="URL", help="Where people find it, behind a proxy."),
-    ] = None,
-    tls_cert: Annotated[
-        str | None, typer.Option("--tls-cert", metavar="FILE", help="Its certificate, in PEM.")
-    ] = None,
-    tls_key: Annotated[
-        str | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key.")
-    ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure-allow-remote", help="Let other machines in without TLS."),
-    ] = False,
-    behind_proxy: Annotated[
-        bool,
-        typer.Option("--behind-proxy", help="A proxy on this machine says who asks."),
-    ] = False,
     console: Annotated[
         bool, typer.Option("--console/--no-console", help="Pages for people, at /.")
     ] = True,
@@ -69,6 +47,7 @@ def serve(
     ] = 10.0,
     as_json: _output.JsonFlag = None,
     *,
+    where: ListenFlags,
     flags: Flags,
 ) -> int:
     """Serve HTTP until SIGTERM. Described at /openapi.json; tokens come from `holdfast token create`.
@@ -79,18 +58,8 @@ def serve(
     import anyio
 
     from holdfast.server.heap import share_one_heap
-    from holdfast.server.serving import Listen
 
-    listen = Listen(
-        host,
-        port,
-        tls_cert,
-        tls_key,
-        insecure=insecure,
-        behind_proxy=behind_proxy,
-        names=tuple(names or ()),
-        public_url=public_url,
-    )
+    listen = where.listen()
     listen.check()
     options = {
         "console": console,
