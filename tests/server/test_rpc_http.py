@@ -301,6 +301,19 @@ async def test_watching_a_session_has_what_shared_streams_say_of_it(hf: Runtime,
     assert (event["kind"], event["stream"]) == ("approval_responded", "holdfast:approvals")
 
 
+async def test_a_place_that_is_to_come_is_refused_as_by_the_stream(site: Site):
+    """It would be silent until the journal is there, and then leave out all that was before."""
+    for refused in (
+        await site.post(request("journal.subscribe", after=10_000)),
+        await site.http.get("/v1/events?after=10000"),
+    ):
+        told = refused.json()
+        assert told.get("error", {}).get("data", told)["code"] == "INVALID_ARGUMENT"
+    async with websockets.connect(f"ws://127.0.0.1:{site.port}/rpc") as line:
+        await line.send(json.dumps(request("journal.subscribe", after=10_000)))
+        assert json.loads(await line.recv())["error"]["data"]["code"] == "INVALID_ARGUMENT"
+
+
 async def test_a_web_socket_of_nobody_is_refused(site: Site):
     url = f"ws://127.0.0.1:{site.port}/rpc"
     with pytest.raises(websockets.exceptions.InvalidStatus):

@@ -30,7 +30,7 @@ from holdfast.errors import CallerError, HoldfastError
 from holdfast.runtime import Runtime
 from holdfast.server.callers import Caller
 from holdfast.server.rpc import encoded
-from holdfast.server.tail import Frame, Tail, TailClosed
+from holdfast.server.tail import Frame, Tail, TailClosed, start_of
 
 PATH = "/v1/events"
 CHUNK = 64 << 10
@@ -114,14 +114,7 @@ async def events(request: Request) -> Response:
         raise CallerError(
             "TOO_MANY_REQUESTS", f"{hub.clients} clients watch already.", hint="Come back later."
         )
-    last = await hub.hf.journal.last_seq()
-    after = last if wanted.after is None else wanted.after
-    if after > last:
-        raise CallerError(
-            "INVALID_ARGUMENT",
-            f"There is no record {after}; the newest is {last}.",
-            hint="This is another journal, or an older copy of it: start without an id.",
-        )
+    after = await start_of(hub.hf.journal, wanted.after)
     return EventStream(hub, caller, wanted, after)
 
 

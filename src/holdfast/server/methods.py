@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
-import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.contracts import (
     ApprovalView,
-    Event,
-    Gap,
-    Record,
     RunResult,
     RunView,
     SessionLimits,
@@ -31,12 +26,10 @@ from holdfast.server import views
 from holdfast.server.callers import LOCAL, Caller, Scope
 from holdfast.server.deciding import check_own
 from holdfast.server.rights import PLAN, Note, Rights
+from holdfast.server.journal_methods import JournalMethods
 from holdfast.server.rpc import Call, Method
 from holdfast.server.work import Work
 from holdfast.shell.services import setup_of
-
-MAX_SCANNED = 50_000
-"""Records that one `journal.read` looks at; `next` goes on from there."""
 
 
 class Methods:
@@ -63,7 +56,7 @@ class Methods:
         self._rights = Rights(hf, caller or LOCAL, note)
         self._actor = actor if caller is None else caller.id
         self._via = via if caller is None else caller.via
-        self._events = events
+        self._journal = JournalMethods(hf.journal, self._rights, events)
         self._work = work
         go_on = self._go_on if work is None else work.go_on
         self._goes_on = partial(background.start_soon, go_on)
@@ -94,10 +87,10 @@ class Methods:
             "effect.resolve": approve(p.ResolveEffect, self._resolve),
             "approvals.list": read(p.ListApprovals, self._approvals),
             "approvals.decide": approve(p.Decide, self._decide),
-            "journal.read": read(p.ReadJournal, self._read),
-            "journal.subscribe": read(p.Subscribe, self._subscribe),
-            "journal.unsubscribe": read(p.Unsubscribe, self._unsubscribe),
-            "journal.verify": read(p.NoParams, self._verify),
+            "journal.read": read(p.ReadJournal, self._journal.read),
+            "journal.subscribe": read(p.Subscribe, self._journal.subscribe),
+            "journal.unsubscribe": read(p.Unsubscribe, self._journal.unsubscribe),
+            "journal.verify": read(p.NoParams, self._journal.verify),
         }
 
     def _needs(self, scope: Scope) -> Callable[..., Method]:
@@ -304,94 +297,6 @@ class Methods:
             await self._hf.runs.resume_any(run_id)
         except HoldfastError:
             pass  # it stands as it stood; `run.get` tells, and `run.resume` why it can't go on
-
-    # -- the journal ----------------------------------------------------------------------------------
-
-    async def _read(self, asked: p.ReadJournal, _: Call) -> dict[str, Any]:
-        found: list[Record] = []
-        scanned, last = 0, asked.after
-        source = self._source(asked)
-        async for record in source:
-            scanned += record.seq > asked.after
-            if _wanted(record, asked) and await self._rights.sees(record):
-                if len(found) == asked.limit:
-                    break
-                found.append(self._rights.shown(record))
-            last = record.seq
-            if scanned == MAX_SCANNED:
-                break
-        else:
-            last = None
-        await source.aclose()
-        return {"items": found, "next": last}
-
-    def _source(self, asked: p.ReadJournal) -> AsyncGenerator[Record]:
-        journal = self._hf.journal
-        return (
-            journal.read_all(after=asked.after)
-            if asked.session_id is None
-            else journal.read(asked.session_id)
-        )
-
-    async def _subscribe(self, asked: p.Subscribe, call: Call) -> dict[str, Any]:
-        after = await self._hf.journal.last_seq() if asked.after is None else asked.after
-        if self._events is not None:
-            only = {"session": asked.session_id, "kind": asked.kind}
-            query = {"after": after, **{k: v for k, v in only.items() if v is not None}}
-            return {
-                "subscription": None,
-                "after": after,
-                "url": f"{self._events}?{urlencode(query)}",
-            }
-        name = new_id("sub")
-        scope = call.subscriptions[name] = anyio.CancelScope()
-        call.afterwards.append(partial(self._stream, name, after, asked, call, scope))
-        return {"subscription": name, "after": after}
-
-    async def _stream(
-        self, name: str, after: int, asked: p.Subscribe, call: Call, scope: anyio.CancelScope
-    ) -> None:
-        """Every record after `after`, at the pace at which the client takes them."""
-        with scope:
-            try:
-                async for record in self._hf.journal.subscribe(after=after):
-                    if isinstance(record, Gap):
-                        continue  # asked for none, so there is none
-                    wanted = asked.kind in (None, record.kind)
-                    if (
-                        wanted
-                        and await self._is_of(record, asked)
-                        and await self._rights.sees(record)
-                    ):
-                        told = {"subscription": name, "event": Event.of(record)}
-                        await call.notify("journal.event", told)
-            except HoldfastError as why:
-                ended = {"subscription": name, "error": why.to_json()}
-                await call.notify("journal.ended", ended)
-
-    async def _is_of(self, record: Record, asked: p.Subscribe) -> bool:
-        """Whether a record is about the session that is watched, as `/v1/events` has it."""
-        if asked.session_id is None:
-            return True
-        return await session_of(self._hf.journal, record) == asked.session_id
-
-    async def _unsubscribe(self, asked: p.Unsubscribe, call: Call) -> dict[str, Any]:
-        scope = call.subscriptions.pop(asked.subscription, None)
-        if scope is None:
-            raise NotFound("NOT_FOUND", f"There is no subscription `{asked.subscription[:80]}`.")
-        scope.cancel()
-        return {"subscription": asked.subscription}
-
-    async def _verify(self, _: p.NoParams, __: Call) -> dict[str, Any]:
-        return views.report(await self._hf.journal.verify())
-
-
-def _wanted(record: Record, asked: p.ReadJournal) -> bool:
-    return (
-        record.seq > asked.after
-        and asked.run_id in (None, record.run_id)
-        and asked.kind in (None, record.kind)
-    )
 
 
 def _one(asked: p.CreateSession | p.RunCode | p.InSession) -> list[str]:

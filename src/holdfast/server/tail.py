@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import anyio
 
 from holdfast.contracts import Event, Record
+from holdfast.errors import CallerError
 from holdfast.journal import Journal
 from holdfast.journal.belonging import session_of
 from holdfast.journal.chain import Stored, decode
@@ -31,6 +32,18 @@ whatever its size. Those who follow are at the end, and who is behind reads a pa
 
 class TailClosed(Exception):
     """Nothing more will come: the server stops."""
+
+
+async def start_of(journal: Journal, after: int | None) -> int:
+    """The seq after which a watcher begins: now, unless it says. Raises `INVALID_ARGUMENT` for one that is to come."""
+    last = await journal.last_seq()
+    if after is not None and after > last:
+        raise CallerError(
+            "INVALID_ARGUMENT",
+            f"There is no record {after}; the newest is {last}.",
+            hint="This is another journal, or an older copy of it: start without an id.",
+        )
+    return last if after is None else after
 
 
 class Frame:
