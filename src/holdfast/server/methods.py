@@ -105,7 +105,9 @@ class Methods:
                 if isinstance(asked, p.Decide):
                     await self._check_own(asked)
                 await self._rights.check(scope, asked)
-                return await call(asked, of)
+                if self._work is None:
+                    return await call(asked, of)
+                return await self._work.answer(partial(call, asked, of))
 
             return Method(params, checked, order, scope)
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Result = RunResult | AgentResult
+T = TypeVar("T")
 
 KEPT = 1000
-"""Runs that are over and were not even recorded (they were refused), so that whoever comes back is told why."""
+"""Runs that are over and were not even recorded (they were refused, or cancelled before they began), so that whoever comes back is told."""
 AT_ONCE = 8
 """Interrupted runs that are taken up at a time."""
 PATIENCE_MS = 10_000
 """How long to wait for a session whose last owner died, or is at work elsewhere."""
 SETTLE = 1.0
-"""Seconds that runs without an effect under way get to end, when the server stops."""
+"""Seconds that runs without an effect under way get to end, when the server stops, and requests that wait for no run."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,11 +48,18 @@ class Job:
 
     run_id: str
     session_id: str
+    dry: bool = False
+    """Whether nothing of it is on record by this name."""
     value: Result | None = None
     error: HoldfastError | None = None
     done: bool = False
     changed: anyio.Event = field(default_factory=anyio.Event)
     """It is over, or nobody should wait for it any more."""
+
+    @property
+    def recorded(self) -> bool:
+        """Whether what became of it, once it is over, is to be found on record."""
+        return self.error is None and (self.value is None or self.value.run_id is not None)
 
     async def outcome(self, seconds: float) -> Result | None:
         """What it gave; `None` if it takes longer. Raises what it raised."""
@@ -65,7 +73,7 @@ class Job:
         """What it gives, however long it takes. Raises what it raised, and `SHUTTING_DOWN` when the server stops first."""
         found = await self.outcome(math.inf)
         if found is None:
-            raise RunLeft(self.run_id)
+            raise shutting_down() if self.dry else RunLeft(self.run_id)
         return found
 
 
@@ -81,6 +89,10 @@ class Work:
         """Agents by the names they are served under."""
         self._jobs: dict[str, Job] = {}
         self._refused: OrderedDict[str, Job] = OrderedDict()
+        self._waiting: set[anyio.CancelScope] = set()
+        """Requests that wait for something else than a run."""
+        self._left = False
+        """Whether nobody is waited for any more."""
         self.closing = False
         """Whether nothing new is taken on."""
 
@@ -88,17 +100,29 @@ class Work:
         return len(self._jobs)
 
     def find(self, run_id: str) -> Job | None:
-        """A run that is under way here, or that was refused before it was on record."""
+        """A run that is under way here, or that was over before it was on record."""
         return self._jobs.get(run_id) or self._refused.get(run_id)
 
-    def start(self, run_id: str, session_id: str, go: Callable[[], Awaitable[Result]]) -> Job:
+    def has(self, session_id: str, run_id: str | None = None) -> bool:
+        """Whether a run of this session is under way here; with `run_id`, this one."""
+        jobs = self._jobs.values() if run_id is None else [self._jobs.get(run_id)]
+        return any(job is not None and job.session_id == session_id for job in jobs)
+
+    def start(
+        self,
+        run_id: str,
+        session_id: str,
+        go: Callable[[], Awaitable[Result]],
+        *,
+        dry: bool = False,
+    ) -> Job:
         """Take a run on; the one of this name that is under way, if there is one."""
         known = self._jobs.get(run_id)
         if known is not None:
             return known
         if self.closing:
             raise shutting_down()
-        job = self._jobs[run_id] = Job(run_id, session_id)
+        job = self._jobs[run_id] = Job(run_id, session_id, dry)
         self._background.start_soon(self._run, job, go)
         return job
 
@@ -113,7 +137,7 @@ class Work:
         finally:
             job.done = True
             self._jobs.pop(job.run_id, None)
-            if job.error is not None:
+            if not job.recorded:
                 self._refused[job.run_id] = job
                 if len(self._refused) > KEPT:
                     self._refused.popitem(last=False)
@@ -175,6 +199,22 @@ class Work:
 
     # -- stopping -------------------------------------------------------------------------------------
 
+    async def answer(self, make: Callable[[], Awaitable[T]]) -> T:
+        """What `make` gives, for a request that has no run to be found by later.
+
+        Raises `SHUTTING_DOWN` when the server stops first: whoever waits is told, and not just cut off.
+        """
+        with anyio.CancelScope(deadline=self._deadline()) as scope:
+            self._waiting.add(scope)
+            try:
+                return await make()
+            finally:
+                self._waiting.discard(scope)
+        raise shutting_down()
+
+    def _deadline(self) -> float:
+        return anyio.current_time() + SETTLE if self._left else math.inf
+
     def shut(self) -> None:
         """From now on nothing is taken on, and no effect begins."""
         self.closing = True
@@ -195,7 +235,10 @@ class Work:
                     await job.changed.wait()
         for job in self._jobs.values():
             job.changed.set()
-        return [*self._jobs]
+        self._left = True
+        for scope in self._waiting:
+            scope.deadline = self._deadline()
+        return [job.run_id for job in self._jobs.values() if not job.dry]
 
 
 def can_go_on(row: dict[str, Any]) -> bool:

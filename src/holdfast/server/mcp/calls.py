@@ -192,7 +192,7 @@ class Calls:
             dry_run=asked.dry_run,
             plan=asked.plan_id,
         )
-        return self._begun(session, go)
+        return self._begun(session, go, dry=asked.dry_run)
 
     async def _resumed(self, client: Client, asked: p.ResumeRun) -> Asked:
         row = await self._hf.journal.row("runs", asked.run_id)
@@ -257,11 +257,13 @@ class Calls:
             raise _failure(capability.name, found.error)
         return Given(capability, found.result)
 
-    def _begun(self, session: str, go: Callable[[str], Awaitable[Result]]) -> Asked:
+    def _begun(
+        self, session: str, go: Callable[[str], Awaitable[Result]], *, dry: bool = False
+    ) -> Asked:
         run_id = new_id("run")
 
         async def begin() -> Job:
-            return self._work.start(run_id, session, partial(go, run_id))
+            return self._work.start(run_id, session, partial(go, run_id), dry=dry)
 
         return Asked(run_id, session, begin)
 

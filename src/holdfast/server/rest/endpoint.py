@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import BaseModel
@@ -194,9 +195,12 @@ class Endpoint:
             None if self.body is None else parse(self.body, said),
             key,
         )
+        return await call.work.answer(partial(self._answered, call))
+
+    async def _answered(self, call: Call) -> Response:
         if self.later and not self.keyed:
             return await self._made(call)
-        return await call.keys.once(key, lambda: self._made(call))
+        return await call.keys.once(call.key, lambda: self._made(call))
 
     async def _made(self, call: Call) -> Response:
         found = await self.handle(call)
