@@ -36,6 +36,12 @@ async def note(what: str) -> str:
     return f"noted {what}"
 
 
+@capability(side_effect="read")
+async def look(what: str) -> str:
+    """The same for what only looks: a dry run does it."""
+    return await note(what)
+
+
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     calls.clear()
@@ -44,7 +50,7 @@ def fresh() -> None:
 
 @pytest.fixture
 async def hf() -> AsyncIterator[Runtime]:
-    async with holdfast.open("memory:", config=ALLOW, capabilities=[note]) as found:
+    async with holdfast.open("memory:", config=ALLOW, capabilities=[note, look]) as found:
         yield found
 
 
@@ -233,6 +239,21 @@ async def test_what_was_refused_before_it_began_is_told_where_it_was_promised(we
     ] == "completed"
 
 
+async def test_what_was_over_before_it_began_is_told_where_it_was_promised(web: Site):
+    """Refused as a result, or cancelled: there is no record of it, and yet its client was told to look there."""
+    client = await web.client("run", "read")
+    odd = {"code": "1", "inputs": {"no name": 1}}
+    sent = {"params": {"wait_ms": 0}, "headers": key("k")}
+    asked = (await client.post(url(), json=odd, **sent)).json()
+    where = f"/v1/runs/{asked['run_id']}"
+    for _ in range(2):
+        told = (await client.get(where, params={"wait_ms": 10_000})).json()
+        assert (told["status"], told["result"]["status"]) == ("failed", "validation_error")
+        assert told["error"]["code"] == "INVALID_ARGUMENT"
+    again = await client.post(url(), json=odd, **sent)
+    assert again.json() == told["result"]
+
+
 async def test_a_run_goes_on_when_its_client_is_gone(hf: Runtime):
     gates["a"] = anyio.Event()
     async with listening(hf, limits=UNLIMITED) as server:
@@ -362,11 +383,75 @@ async def test_runs_asked_for_over_rpc_are_left_on_record_and_their_callers_told
     assert sorted(calls) == ["post", "post again", "socket", "socket again"]
 
 
+async def test_a_dry_run_that_the_server_does_not_see_the_end_of_is_told_so(hf: Runtime):
+    """It is on no record by which one could ask for it later; nor is what waits for a session."""
+    gates["dry"], gates["socket"] = anyio.Event(), anyio.Event()
+    told: dict[str, Any] = {}
+
+    def asked(name: str) -> dict[str, Any]:
+        return {"code": f"await look('{name}')\nawait look('{name} again')", "dry_run": True}
+
+    async with (
+        anyio.create_task_group() as group,
+        listening(hf, limits=UNLIMITED) as server,
+    ):
+        token = (await server.tokens.create(["run", "read"])).text
+        headers = {"Authorization": f"Bearer {token}"}
+
+        async def post() -> None:
+            async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+                answer = await client.post(url(), json=asked("dry"), timeout=30)
+                told["post"] = (answer.status_code, answer.json()["code"])
+
+        async def socket() -> None:
+            where = f"ws{server.url.removeprefix('http')}/rpc"
+            async with websockets.connect(where, additional_headers=headers) as line:
+                params = {"session_id": "other", **asked("socket")}
+                message = {"jsonrpc": "2.0", "id": 1, "method": "session.run", "params": params}
+                await line.send(json.dumps(message))
+                told["socket"] = json.loads(await line.recv())["error"]["data"]
+
+        group.start_soon(post)
+        group.start_soon(socket)
+        await until(lambda: len(calls) == 2)
+        server.stop()
+        gates["dry"].set()
+        gates["socket"].set()
+    assert told["post"] == (503, "SHUTTING_DOWN")
+    assert told["socket"]["code"] == "SHUTTING_DOWN"
+    assert "run_id" not in told["socket"]
+    assert sorted(calls) == ["dry", "socket"]
+
+
+async def test_what_was_sent_a_moment_ago_can_be_cancelled_by_its_session(hf: Runtime):
+    """Its session may not even be there yet."""
+    endless = {"code": "while True: pass", "limits": {"cpu_ms": 60_000, "wall_ms": 60_000}}
+    async with site(hf, limits=UNLIMITED) as place:
+        client = await place.client("admin")
+        for number in range(3):
+            later = {"Prefer": "respond-async"}
+            begun = await client.post(url(f"r{number}"), json=endless, headers=later)
+            assert begun.status_code == 202
+            stopped = await client.post(f"/v1/sessions/r{number}/cancel", json={})
+            assert stopped.json() == {"session_id": f"r{number}", "cancelled": True}
+            over = await client.get(f"/v1/runs/{begun.json()['run_id']}?wait_ms=60000")
+            assert over.json()["status"] == "cancelled"
+        both = [
+            {"jsonrpc": "2.0", "id": 1, "method": "session.run", "params": {"session_id": "b", **endless}},
+            {"jsonrpc": "2.0", "id": 2, "method": "session.cancel", "params": {"session_id": "b"}},
+        ]  # fmt: skip
+        run, cancelled = (await client.post("/rpc", json=both, timeout=90)).json()
+        assert run["result"]["status"] == "cancelled"
+        assert cancelled["result"]["cancelled"]
+        nothing = await client.post("/v1/sessions/never/cancel", json={})
+        assert nothing.status_code == 404
+
+
 async def test_whoever_waits_is_answered_however_long_effects_take_to_end(
     hf: Runtime, monkeypatch: pytest.MonkeyPatch
 ):
     """And who comes meanwhile is told that the server stops."""
-    monkeypatch.setattr("holdfast.server.serving._FAREWELL", 1)
+    monkeypatch.setattr("holdfast.server.serving.FAREWELL", 1)
     gates["long"] = anyio.Event()
     told: list[httpx.Response] = []
     async with (

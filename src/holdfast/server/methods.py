@@ -24,9 +24,10 @@ from holdfast.runtime import Runtime
 from holdfast.server import params as p
 from holdfast.server import views
 from holdfast.server.callers import LOCAL, Caller, Scope
+from holdfast.server.cancelling import cancel_session
 from holdfast.server.deciding import check_own
-from holdfast.server.rights import PLAN, Note, Rights
 from holdfast.server.journal_methods import JournalMethods
+from holdfast.server.rights import PLAN, Note, Rights
 from holdfast.server.rpc import Call, Method
 from holdfast.server.work import Work
 from holdfast.shell.services import setup_of
@@ -149,15 +150,9 @@ class Methods:
         return await self._run(asked.model_copy(update={"validate_only": True}), call)
 
     async def _cancel(self, asked: p.CancelSession, _: Call) -> dict[str, Any]:
-        shell = self._hf.shell
-        done = shell.cancel(asked.session_id, mode=asked.mode, run_id=asked.run_id)
-        if not done:
-            view = await shell.show(asked.session_id)
-            row = await self._hf.journal.row("sessions", view.id) or {}
-            standing = row.get("open_run")
-            if isinstance(standing, str) and asked.run_id in (None, standing):
-                await self._hf.runs.cancel(standing, mode=asked.mode)
-                done = True
+        done = await cancel_session(
+            self._hf, self._work, asked.session_id, mode=asked.mode, run_id=asked.run_id
+        )
         return {"session_id": asked.session_id, "cancelled": done}
 
     async def _snapshot(self, asked: p.InSession, _: Call) -> dict[str, Any]:

@@ -35,7 +35,7 @@ async def _before(call: Call, run_id: str) -> Any:
     job = call.work.find(run_id)
     if job is None and await call.hf.journal.row("runs", run_id) is None:
         return None
-    if job is not None and job.done:
+    if job is not None and job.done and job.error is not None:
         return None  # it was refused, and is tried again
     if job is not None:
         return await waited(call, job)

@@ -7,10 +7,18 @@ from typing import Any
 
 import anyio
 
-from holdfast.contracts import EffectView, RunResult, RunView, check_session_id, new_id
+from holdfast.contracts import (
+    EffectView,
+    RunResult,
+    RunStatus,
+    RunView,
+    check_session_id,
+    new_id,
+)
 from holdfast.contracts.view import RunFilter
 from holdfast.errors import Conflict, NotFound
 from holdfast.server import views
+from holdfast.server.cancelling import LOOK, MOMENT
 from holdfast.server.rest import bodies as b
 from holdfast.server.rest import examples as eg
 from holdfast.server.rest.approvals import speaks_for
@@ -18,9 +26,7 @@ from holdfast.server.rest.endpoint import Call, Endpoint
 from holdfast.server.rest.later import outcome, waited
 from holdfast.server.rest.listing import Listed, Paged, seen
 from holdfast.server.rest.sessions import within_rights
-
-MOMENT = 2.0
-"""Seconds in which a run is on record, unless it waits for its session."""
+from holdfast.server.work import Job
 
 
 class ListRuns(Paged):
@@ -124,14 +130,28 @@ async def show_run(call: Call) -> Any:
         return await views.run_details(call.hf.runs, run_id)
     if job is not None and job.error is not None:
         raise job.error  # it was refused before it began
+    return _unrecorded(run_id, job)
+
+
+def _unrecorded(run_id: str, job: Job | None) -> dict[str, Any]:
+    """A run that is on no record: not yet, or because it was over before it began."""
+    value = None if job is None else job.value
+    status = "running" if value is None else "failed"
+    if value is not None and value.status == RunStatus.CANCELLED:
+        status = "cancelled"
     view = RunView(
         id=run_id,
         session_id="" if job is None else job.session_id,
         kind="code",
-        status="running",
+        status=status,
         started_at=0,
+        error=None if value is None else value.error,
     )
-    return {**view.model_dump(mode="json"), "effects": [], "result": None}
+    return {
+        **view.model_dump(mode="json"),
+        "effects": [],
+        "result": None if value is None else views.result_of(value),
+    }
 
 
 async def resume_run(call: Call) -> Any:
@@ -161,7 +181,7 @@ async def _begun(call: Call, run_id: str) -> None:
         while job is not None and not job.done:
             if await call.hf.journal.row("runs", run_id) is not None:
                 return
-            await anyio.sleep(0.005)
+            await anyio.sleep(LOOK)
     if job is not None and not job.done:
         raise Conflict(
             "SESSION_BUSY",

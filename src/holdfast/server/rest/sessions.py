@@ -13,6 +13,7 @@ from holdfast.contracts import (
 )
 from holdfast.errors import CallerError
 from holdfast.server import views
+from holdfast.server.cancelling import cancel_session as stopped
 from holdfast.server.rest import bodies as b
 from holdfast.server.rest import examples as eg
 from holdfast.server.rest.endpoint import Answer, Call, Endpoint
@@ -132,14 +133,7 @@ async def cancel_session(call: Call) -> Any:
     """Stop what runs in a session."""
     asked: b.CancelSession = call.body
     name = await _name(call)
-    view = await call.hf.shell.show(name)
-    done = call.hf.shell.cancel(name, mode=asked.mode, run_id=asked.run_id)
-    if not done:
-        row = await call.hf.journal.row("sessions", view.id) or {}
-        standing = row.get("open_run") or row.get("open_agent")
-        if isinstance(standing, str) and asked.run_id in (None, standing):
-            await call.hf.runs.cancel(standing, mode=asked.mode)
-            done = True
+    done = await stopped(call.hf, call.work, name, mode=asked.mode, run_id=asked.run_id)
     return {"session_id": name, "cancelled": done}
 
 
