@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -186,6 +187,24 @@ async def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch):
     await Connection({"slow": Method(NoParams, slow)}, send).serve(receive)
     assert [one["id"] for one in sent] == [2, 0, 1]
     assert sent[0]["error"]["data"]["code"] == "RATE_LIMITED"
+
+
+async def test_a_batch_waits_for_room_and_nothing_in_it_is_lost(monkeypatch: pytest.MonkeyPatch):
+    """Nobody would hear that a notification was refused."""
+    monkeypatch.setattr(rpc, "MAX_OPEN", 2)
+    done: list[int] = []
+
+    async def slow(_: Any, __: Any) -> int:
+        await anyio.lowlevel.checkpoint()
+        done.append(len(done))
+        return 1
+
+    methods = {"slow": Method(NoParams, slow)}
+    told = {"jsonrpc": "2.0", "method": "slow"}
+    asked = [request("slow", at) for at in range(5)]
+    [answers] = await talk(methods, [json.dumps([*[told] * 5, *asked]).encode()])
+    assert [(one["id"], one["result"]) for one in answers] == [(at, 1) for at in range(5)]
+    assert len(done) == 10
 
 
 JSON = st.recursive(

@@ -30,7 +30,7 @@ FAILED = -32000
 """Any refusal or failure of holdfast; `data` is its `ErrorObject`."""
 
 MAX_OPEN = 256
-"""Requests of one connection that may be under way."""
+"""Requests of one connection that may be under way: more are refused, and those of a batch wait."""
 
 MAX_BATCH = 1000
 """Messages in a batch."""
@@ -81,6 +81,7 @@ class Connection:
         self._write = send
         self._writing = anyio.Lock()
         self._open = 0
+        self._fewer = anyio.Event()
         self._subscriptions: dict[str, anyio.CancelScope] = {}
         self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._hearing = anyio.CancelScope()
@@ -133,7 +134,7 @@ class Connection:
             return _failure(None, why.code, why.error), afterwards
         if isinstance(message, list):
             return await self._batch(cast("list[Any]", message), afterwards), afterwards
-        return await self._message(message, afterwards), afterwards
+        return await self._single(message, afterwards), afterwards
 
     async def _batch(
         self, messages: list[Any], afterwards: list[Job]
@@ -144,25 +145,45 @@ class Connection:
         answers: list[Any] = [None] * len(messages)
 
         async def one(at: int) -> None:
-            answers[at] = await self._message(messages[at], afterwards)
+            try:
+                answers[at] = await self._message(messages[at], afterwards)
+            finally:
+                self._end()
 
         async with anyio.create_task_group() as together:
             for at in range(len(messages)):
+                # None is refused for want of room: its client could not wait for others, all are answered at once.
+                while self._open >= MAX_OPEN:
+                    await self._fewer.wait()
+                self._open += 1
                 together.start_soon(one, at)
         return [answer for answer in answers if answer is not None] or None
+
+    async def _single(self, message: Any, afterwards: list[Job]) -> dict[str, Any] | None:
+        if self._open >= MAX_OPEN:
+            error = CallerError(
+                "RATE_LIMITED",
+                f"{MAX_OPEN} requests are under way.",
+                hint="Wait for some of them to be answered.",
+            )
+            return None if _is_notification(message) else _failure(_id_of(message), FAILED, error)
+        self._open += 1
+        try:
+            return await self._message(message, afterwards)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._open -= 1
+        if self._open == MAX_OPEN - 1:
+            self._fewer.set()
+            self._fewer = anyio.Event()
 
     async def _message(self, message: Any, afterwards: list[Job]) -> dict[str, Any] | None:
         """The answer to one message; `None` for a notification."""
         id_ = _id_of(message)
-        self._open += 1
         try:
             asked = _checked(message)
-            if self._open > MAX_OPEN:
-                raise CallerError(
-                    "RATE_LIMITED",
-                    f"{MAX_OPEN} requests are under way.",
-                    hint="Wait for some of them to be answered.",
-                )
             call = Call(self._notify, self._subscriptions, afterwards)
             answer = {"jsonrpc": "2.0", "id": id_, "result": await self._called(asked, call)}
         except _Refusal as why:
@@ -171,8 +192,6 @@ class Connection:
             answer = _failure(id_, FAILED, why)
         except Exception as why:  # noqa: BLE001 - one request must not end the others
             answer = _failure(id_, FAILED, InternalError(f"{type(why).__name__}: {why}"))
-        finally:
-            self._open -= 1
         return None if _is_notification(message) else answer
 
     async def _called(self, asked: dict[str, Any], call: Call) -> Any:
