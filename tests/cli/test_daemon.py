@@ -180,6 +180,33 @@ def test_a_signal_ends_it_in_order(holdfast, daemon, client, place: Path, number
     assert holdfast("run", "--session-id", "s", "-e", "1", "--wait", "0").json["result"] == 1
 
 
+def test_stopped_while_an_effect_is_under_way_it_ends_and_its_run_can_go_on(
+    holdfast, daemon, client, place: Path, world
+):
+    """As with the server: what is under way ends, nothing else begins, and whoever waits is told which run it is."""
+    code = "a = ship('one')\nb = count('two')\n[a, b]"
+    fields = {"setup": {"capabilities": [TOOLS]}, "limits": {"wall_ms": 100_000}}
+    parked = client.ask("session.run", session_id="s", code=code, **fields)
+    client.ask("approvals.decide", id=parked["approval_id"], decision="approved", resume=False)
+    world.stall.touch()
+    sent = client.send("run.resume", run_id=parked["run_id"])
+    world.wait_for("ship one")
+    other = Client(place)
+    daemon.send_signal(signal.SIGTERM)
+    while "error" not in other.answer(other.send("session.run", session_id="o", code="1")):
+        pass  # it has not heard yet
+    world.stall.unlink()
+    why = client.answer(sent)["error"]["data"]
+    assert (why["code"], why["run_id"]) == ("SHUTTING_DOWN", parked["run_id"])
+    other.close()
+    assert daemon.wait(60) == 0
+    assert not place.exists()
+    assert world.done == ["ship one"]
+    done = holdfast("runs", "resume", why["run_id"], "--wait", "0")
+    assert (done.code, done.json["result"]) == (0, ["shipped one", 2])
+    assert world.done == ["ship one", "count two"]
+
+
 def test_killed_while_a_run_waits_another_process_goes_on(holdfast, daemon, client, world):
     code = "for i in range(2):\n    count(f'{i}')\n    pay('ada', i)\ni"
     parked = client.ask("session.run", session_id="s", code=code, setup={"capabilities": [TOOLS]})

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.errors import CallerError
 from holdfast.server import listen
+from holdfast.server.connections import Connections
 from holdfast.server.params import NoParams
 from holdfast.server.rpc import Method
 
@@ -36,7 +37,7 @@ async def served(path: Path, *talks: bytes) -> list[list[Any]]:
     ready = anyio.Event()
     found: list[list[Any]] = []
     async with anyio.create_task_group() as group:
-        group.start_soon(listen.serve_unix, path, METHODS, ready)
+        group.start_soon(listen.serve_unix, path, METHODS, Connections(), ready)
         await ready.wait()
         for data in talks:
             found.append(await told(path, data))
@@ -66,5 +67,5 @@ async def test_a_line_that_is_too_long_is_refused_and_those_after_it_are_not(
 async def test_a_path_that_can_not_be_is_refused(tmp_path: Path):
     for path in (tmp_path / "nowhere" / "s", tmp_path / ("x" * 200)):
         with pytest.raises(CallerError) as why:
-            await listen.serve_unix(path, METHODS, anyio.Event())
+            await listen.serve_unix(path, METHODS, Connections(), anyio.Event())
         assert why.value.code == "INVALID_ARGUMENT"

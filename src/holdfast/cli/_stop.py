@@ -1,14 +1,21 @@
-"""Ctrl-C and SIGTERM: the work is cancelled, and everything around it is closed in order."""
+"""Ctrl-C and SIGTERM: the work is cancelled, and everything around it is closed in order; or it is left as it stands."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
+from holdfast.cli import _output
 from holdfast.errors import HoldfastError, PersonError
+
+if TYPE_CHECKING:
+    from holdfast.runtime import Runtime
 
 T = TypeVar("T")
 
@@ -47,6 +54,18 @@ class Interrupts:
 
     def _counted(self, *_: object) -> None:
         self.count += 1
+
+
+async def leave(hf: Runtime, told: str | None) -> None:
+    """End here and now: what runs is on record as running, and cancelling it would be on record, too."""
+    await hf.journal.flush()
+    with suppress(HoldfastError):  # who comes next waits for a moment, then
+        await hf.shell.let_go()
+    if told is not None:
+        _output.console(stderr=True).print(told)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 async def until_stopped(work: Callable[[], Awaitable[T]]) -> T:

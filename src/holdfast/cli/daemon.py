@@ -12,8 +12,6 @@ from holdfast.cli._setup import Flags, import_from_here, with_setup
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.runtime import Runtime
-
 UNIX, STDIO = "unix://", "stdio"
 
 
@@ -29,7 +27,8 @@ def daemon(
     """Serve JSON-RPC 2.0, one message per line, until SIGTERM or the end of standard input.
 
     The socket is for this user alone. Sessions that say nothing else are opened with what is given here. On a
-    socket, one line of JSON on standard output tells when clients can come. Runs that wait stay on record.
+    socket, one line of JSON on standard output tells when clients can come. Runs that wait stay on record, and so
+    do those under way when a signal stops it: whoever waits for one is told its id, and can resume it later.
     """
     import anyio
 
@@ -48,34 +47,28 @@ def _where(listen: str) -> Path | None:
 
 
 async def _main(path: Path | None, fields: dict[str, Any]) -> int:
-    from holdfast import runtime
-    from holdfast.cli._stop import Stopped, until_stopped
-
-    import_from_here()
-    try:
-        async with runtime.open(config=config_of(fields)) as hf:
-            await until_stopped(lambda: _serve(hf, path))
-    except Stopped:
-        pass  # that is how it ends
-    return 0
-
-
-async def _serve(hf: Runtime, path: Path | None) -> None:
     import anyio
 
+    from holdfast import runtime
+    from holdfast.cli._stop import leave
     from holdfast.cli._work import user
-    from holdfast.server.listen import serve_stdio, serve_unix
-    from holdfast.server.methods import Methods
+    from holdfast.server.daemon import serve
 
-    async with anyio.create_task_group() as background:
-        via = "rpc:stdio" if path is None else "rpc:unix"
-        table = Methods(hf, background, actor=user(), via=via).table
-        if path is None:
-            await serve_stdio(table)
-        else:
-            ready = anyio.Event()
-            background.start_soon(_announce, path, ready)
-            await serve_unix(path, table, ready)
+    import_from_here()
+    async with (
+        runtime.open(config=config_of(fields)) as hf,
+        anyio.create_task_group() as beside,
+    ):
+
+        async def left(runs: list[str]) -> None:
+            await leave(hf, f"{len(runs)} runs are left on record; `run.resume` goes on with one.")
+
+        ready = anyio.Event()
+        if path is not None:
+            beside.start_soon(_announce, path, ready)
+        await serve(hf, path, actor=user(), ready=ready, left=left)
+        beside.cancel_scope.cancel()
+    return 0
 
 
 async def _announce(path: Path, ready: Any) -> None:

@@ -81,6 +81,7 @@ async def _main(
     fields: dict[str, Any],
 ) -> int:
     from holdfast import runtime
+    from holdfast.cli._stop import leave
     from holdfast.cli.daemon import config_of
     from holdfast.server.agents import agents_of
     from holdfast.server.serving import serve
@@ -90,22 +91,10 @@ async def _main(
         agents = agents_of(hf.settings, references)
 
         async def left(runs: list[str]) -> None:
-            """End here and now: what is left is on record, and cancelling it would be on record, too."""
-            await hf.journal.flush()
-            told.left(runs)
-            _exit()
+            await leave(hf, told.left(runs))
 
         await serve(hf, listen, ready=told.ready, left=left, agents=agents, **options)
     return 0
-
-
-def _exit() -> None:
-    import os
-    import sys
-
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 class _Told:
@@ -140,8 +129,8 @@ class _Told:
         if started.resumed:
             out.print(f"  {len(started.resumed)} interrupted runs go on")
 
-    def left(self, runs: list[str]) -> None:
+    def left(self, runs: list[str]) -> str | None:
         """What was not at rest when it stopped."""
-        if not self._as_json:
-            out = _output.console(stderr=True)
-            out.print(f"{len(runs)} runs are left on record; they go on with the next start.")
+        if self._as_json:
+            return None
+        return f"{len(runs)} runs are left on record; they go on with the next start."

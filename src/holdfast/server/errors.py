@@ -64,14 +64,14 @@ def shutting_down() -> OperatorError:
 
 
 class RunLeft(OperatorError):
-    """The server stops before a run is over: it stands on record, and goes on with the next start."""
+    """The server stops before a run is over: it stands on record, and can go on in the next one."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         super().__init__(
             "SHUTTING_DOWN",
             f"The server is about to stop, and leaves run `{run_id}` on record as it stands.",
-            hint="It goes on when the server is back: ask for it by its id then.",
+            hint="Resume it by its id when the server is back: that gives its result.",
         )
 
     def to_json(self) -> dict[str, object]:

@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import SocketStream
 
 from holdfast.errors import CallerError
+from holdfast.server.connections import Connections
 from holdfast.server.pipes import CHUNK, MAX_LINE, read_stdin, taken_stdout, write
 from holdfast.server.rpc import Connection, Method
 
@@ -23,7 +24,9 @@ _log = logging.getLogger(__name__)
 # -- a unix socket ------------------------------------------------------------------------------------
 
 
-async def serve_unix(path: Path, methods: Mapping[str, Method], ready: anyio.Event) -> None:
+async def serve_unix(
+    path: Path, methods: Mapping[str, Method], clients: Connections, ready: anyio.Event
+) -> None:
     """Answer everybody who connects, until cancelled. The socket is this user's alone, and removed at the end."""
     _make_way(path)
     # The mask, because a mode that is set after the socket is there is set too late.
@@ -37,7 +40,7 @@ async def serve_unix(path: Path, methods: Mapping[str, Method], ready: anyio.Eve
     async def client(stream: SocketStream) -> None:
         try:
             async with stream:
-                await _serve_stream(stream, methods)
+                await _serve_stream(stream, methods, clients)
         except Exception:  # noqa: BLE001 - one client must not end the others
             _log.exception("A connection ended badly.")
 
@@ -49,14 +52,16 @@ async def serve_unix(path: Path, methods: Mapping[str, Method], ready: anyio.Eve
         _remove(path, own)
 
 
-async def _serve_stream(stream: SocketStream, methods: Mapping[str, Method]) -> None:
+async def _serve_stream(
+    stream: SocketStream, methods: Mapping[str, Method], clients: Connections
+) -> None:
     async def read() -> bytes:
         try:
             return await stream.receive(CHUNK)
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return b""
 
-    await _serve(Connection(methods, stream.send), read)
+    await _serve(Connection(methods, stream.send), clients, read)
 
 
 def _make_way(path: Path) -> None:
@@ -119,16 +124,19 @@ def _too_long() -> CallerError:
 # -- standard input and output ------------------------------------------------------------------------
 
 
-async def serve_stdio(methods: Mapping[str, Method]) -> None:
+async def serve_stdio(methods: Mapping[str, Method], clients: Connections) -> None:
     """Answer what comes on standard input until it ends, on standard output."""
     with taken_stdout() as output:
-        await _serve(Connection(methods, lambda data: write(output, data)), read_stdin)
+        connection = Connection(methods, lambda data: write(output, data))
+        await _serve(connection, clients, read_stdin)
 
 
 # -- lines --------------------------------------------------------------------------------------------
 
 
-async def _serve(connection: Connection, read: Callable[[], Awaitable[bytes]]) -> None:
+async def _serve(
+    connection: Connection, clients: Connections, read: Callable[[], Awaitable[bytes]]
+) -> None:
     lines = _Lines(read)
 
     async def receive() -> bytes | None:
@@ -138,7 +146,7 @@ async def _serve(connection: Connection, read: Callable[[], Awaitable[bytes]]) -
             except CallerError as why:
                 await connection.refuse(why)
 
-    await connection.serve(receive)
+    await clients.serve(connection, receive)
 
 
 class _Lines:

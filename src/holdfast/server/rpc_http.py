@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
 
-import anyio
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -21,44 +20,20 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from holdfast.errors import CallerError
 from holdfast.server import events
 from holdfast.server.callers import Caller
+from holdfast.server.connections import Connections
 from holdfast.server.methods import Methods
-from holdfast.server.rpc import Connection, Method, Receive
+from holdfast.server.rpc import Connection, Method
 
 PATH = "/rpc"
 NORMAL, POLICY_VIOLATION, RESTART = 1000, 1008, 1012
 """How a WebSocket is closed."""
 
 
-class Sockets:
-    """The open WebSockets of a server. `sockets_of(app)` are the app's."""
-
-    def __init__(self) -> None:
-        self._open: set[Connection] = set()
-        self._fewer = anyio.Event()
-
-    async def serve(self, connection: Connection, receive: Receive) -> None:
-        """Answer what comes by one, until its client has no more to say, or the server stops."""
-        self._open.add(connection)
-        try:
-            await connection.serve(receive)
-        finally:
-            self._open.discard(connection)
-            self._fewer.set()
-
-    async def close(self) -> None:
-        """Leave each once what came by it is answered; return when all are left."""
-        for one in self._open:
-            one.leave()
-        while self._open:
-            self._fewer = anyio.Event()
-            await self._fewer.wait()
-
-
-def sockets_of(app: Starlette) -> Sockets:
+def sockets_of(app: Starlette) -> Connections:
     """The open WebSockets of an app, made on first use."""
-    found: Sockets | None = getattr(app.state, "sockets", None)
+    found: Connections | None = getattr(app.state, "sockets", None)
     if found is None:
-        found = app.state.sockets = Sockets()
+        found = app.state.sockets = Connections()
     return found
 
 

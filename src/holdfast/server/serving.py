@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import signal
 import socket
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -13,12 +12,13 @@ from urllib.parse import urlsplit
 
 import anyio
 import uvicorn
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from holdfast.errors import CallerError
 from holdfast.server.app import make_app
 from holdfast.server.limits import Limits
 from holdfast.server.rpc_http import sockets_of
+from holdfast.server.stopping import FAREWELL, GRACE, watch
 from holdfast.server.takeover import EVERY, Takeover
 from holdfast.server.tokens import Tokens
 from holdfast.server.work import Work
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.agent import Agent
 
 PORT = 7433
-GRACE = 10.0
-"""Seconds that effects under way get to end when the server stops."""
-_FAREWELL = 5
-"""Seconds that answers under way get then: by WebSockets first, and as long again by all else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +207,7 @@ async def serve(
                 stopping.set()
 
             if signals:
-                await group.start(_watch, stop)
+                await group.start(watch, stop)
             group.start_soon(_listen, server, bound, stopping, over)
             resumed = await _take_up(app, group, look_every) if recover else ()
             where = (listen.url(bound), listen.public(bound))
@@ -239,7 +235,7 @@ def _config(app: Starlette, listen: Listen) -> uvicorn.Config:
         ssl_certfile=listen.tls_cert,
         ssl_keyfile=listen.tls_key,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=_FAREWELL,
+        timeout_graceful_shutdown=FAREWELL,
     )
 
 
@@ -266,23 +262,15 @@ async def _take_up(app: Starlette, group: TaskGroup, look_every: float) -> tuple
 async def _wind_down(app: Starlette, grace: float) -> list[str]:
     """Let what is under way end, and tell everybody who waits; the runs that are not at rest then.
 
-    Who comes meanwhile is answered: that we stop, if they want a run, and what is on record all the same.
+    Who comes meanwhile is answered: that we stop, if they want a run, and what is on record all the same. WebSockets
+    come first; all else has as long again.
     """
     work: Work = app.state.work
     rest = await work.close(grace)
-    with anyio.move_on_after(_FAREWELL):
+    with anyio.move_on_after(FAREWELL):
         await sockets_of(app).close()
     _send_watchers_away(app)
     return rest
-
-
-async def _watch(stop: Callable[[], None], *, task_status: TaskStatus[None]) -> None:
-    """The first signal stops the server in order; the second ends the program as if we were not there."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        async for _ in signals:
-            stop()
-            break
 
 
 def _send_watchers_away(app: Starlette) -> None:

@@ -180,6 +180,10 @@ class Shell:
         live = self._warm.get(session)
         return live is not None and live.cancel(mode, run_id, reason)
 
+    async def let_go(self) -> None:
+        """Give every session back with what runs in it as it is on record, for a host that ends here and now."""
+        await self._warm.let_go()
+
     async def abandon(
         self, session: str, run_id: str, *, wait_ms: int = 30_000, reason: str | None = None
     ) -> None:

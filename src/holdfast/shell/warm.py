@@ -54,6 +54,11 @@ class Warm:
         """It is made again when it is met again; whoever says so closes it."""
         self._sessions.pop(id_, None)
 
+    async def let_go(self) -> None:
+        """Give all of them back as they stand."""
+        for session in self:
+            await session.pen.release()
+
     async def close(self) -> None:
         """Close them all; raises what could not be recorded."""
         async with AsyncExitStack() as rest:
