@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.console.browser import Chromium
 from tests.console.conftest import Enter, button, item
 from tests.console.stage import Stage, until
@@ -44,6 +44,50 @@ def decision(stage: Stage, approval: str) -> dict[str, str]:
         lambda: stage.get(f"/v1/approvals/{approval}"), lambda one: one["decision"] is not None
     )
     return found["decision"]
+
+
+def waiting(page: Page, stage: Stage) -> str:
+    """How many things wait, as a page that is drawn now tells it."""
+    found = re.search(r'data-waiting="(\d+)"', page.request.get(f"{stage.url}/inbox/count").text())
+    assert found is not None
+    return found[1]
+
+
+def test_what_comes_while_the_count_is_drawn_anew_is_counted(stage: Stage, enter: Enter):
+    _, page = enter()
+    page.goto(f"{stage.url}/sessions")
+    page.evaluate(
+        "document.addEventListener('holdfast:record', (one) => { window.heard = one.detail.seq })"
+    )
+    expect(page.locator("#live-state")).to_have_attribute("data-state", "on")
+
+    def late(route: Route) -> None:
+        answer = route.fetch()
+        session = stage.asks("second", "pay('ann', 2)")["session_id"]
+        records = stage.get("/v1/journal", session_id=session)["items"]
+        parked = next(one["seq"] for one in records if one["kind"] == "run_parked")
+        page.wait_for_function(f"window.heard >= {parked}")
+        route.fulfill(response=answer)
+
+    page.route("**/inbox/count", late, times=1)
+    with page.expect_response("**/inbox/count"):
+        stage.asks("first", "pay('ann', 1)")
+    expect(page.locator("#waiting")).to_have_attribute("data-waiting", waiting(page, stage))
+
+
+def test_a_part_that_could_not_be_had_is_asked_for_again(stage: Stage, enter: Enter):
+    visit, page = enter()
+    visit.allow("503")
+    page.goto(f"{stage.url}/sessions")
+    expect(page.locator("#live-state")).to_have_attribute("data-state", "on")
+
+    def busy(route: Route) -> None:
+        route.fulfill(status=503, body="", headers={"HX-Reswap": "none"})
+
+    page.route("**/inbox/count", busy, times=1)
+    with page.expect_response("**/inbox/count"):
+        stage.asks("busy", "pay('ann', 1)")
+    expect(page.locator("#waiting")).to_have_attribute("data-waiting", waiting(page, stage))
 
 
 def test_the_link_lets_one_browser_in_once(stage: Stage, browser: Chromium):

@@ -170,6 +170,18 @@ def test_an_answer_that_comes_late_does_not_leave_an_old_picture(
     shows(page, "cancelled")
 
 
+def test_a_clock_that_is_set_back_does_not_leave_an_old_picture(stage: Stage, enter: Enter):
+    asked = stage.asks("clock", "pay('ann', 1)\npay('ann', 2)")
+    _, page = enter()
+    page.goto(f"{stage.url}/runs/{asked['run_id']}")
+    stage.decide(asked["id"], "approved")
+    expect(page.locator(f".waits:not([id$='{asked['id']}'])")).to_be_visible()
+    page.evaluate("() => { const now = Date.now; Date.now = () => now() - 3600_000 }")
+    [second] = stage.view(asked["run_id"])["pending_approvals"]
+    stage.decide(second, "approved")
+    shows(page, "completed")
+
+
 def test_the_keys_on_the_buttons_of_the_one_thing_it_waits_for_work_at_once(
     stage: Stage, enter: Enter
 ):

@@ -92,6 +92,7 @@ function nextTheme() {
 // `data-live-session`: only of these), and has `hx-get` and `hx-trigger="live"`. What changed is fetched, not sent.
 
 const PAUSE = 200;
+const AGAIN = 3000; // after a part could not be had
 const NOT_YET = ".htmx-request, .htmx-added, .htmx-settling"; // asks already, or is so new that it can't be told to
 const stirred = new Set();
 let waiting = null;
@@ -117,12 +118,21 @@ document.addEventListener("htmx:afterSwap", (event) => {
 function refresh() {
   waiting = null;
   for (const region of [...stirred]) {
-    if (region.matches(NOT_YET)) continue;
+    // One that was drawn anew meanwhile is another node; what was heard of may be newer than what it was drawn from.
+    const now = region.isConnected ? region : region.id && document.getElementById(region.id);
+    if (now && now.matches(NOT_YET)) continue;
     stirred.delete(region);
-    if (region.isConnected) htmx.trigger(region, "live");
+    if (now && now.dataset.live) htmx.trigger(now, "live");
   }
   if (stirred.size) waiting = setTimeout(refresh, PAUSE);
 }
+
+// A part that could not be had, because the server had too much to do, is asked for again: nobody else would.
+document.addEventListener("htmx:afterRequest", (event) => {
+  const { elt, xhr } = event.detail;
+  const passing = !xhr || xhr.status === 0 || xhr.status === 429 || xhr.status >= 500;
+  if (elt?.dataset?.live && !event.detail.successful && passing) setTimeout(() => stir([elt]), AGAIN);
+});
 
 function stateIs(state, word) {
   const node = one("#live-state");
@@ -166,11 +176,15 @@ function listen() {
 // A browser has six connections to a server: pages that nobody looks at keep none of them.
 function attend() {
   if (document.hidden && source) {
-    source.close();
-    source = null;
-    lost = true;
+    forget();
     stateIs("off", "not live");
   } else if (!document.hidden && !source) listen();
+}
+
+function forget() {
+  source?.close();
+  source = null;
+  lost = true;
 }
 
 // -- lists that people are at work in ----------------------------------------------------------------
@@ -304,7 +318,7 @@ const acts = {
   "?": () => (one("#keys").showModal(), true),
 };
 
-let going = 0;
+let going = -Infinity;
 
 function keyed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
@@ -312,13 +326,13 @@ function keyed(event) {
   if (event.key === "Escape" && field) { field.blur(); return; }
   if (field || one("dialog[open]")) return;
   if (event.key === "Enter" && event.target.closest("a, button, summary")) return;
-  if (going > Date.now() - 1200) {
-    going = 0;
+  if (going > performance.now() - 1200) {
+    going = -Infinity;
     const link = one(`[data-go="${CSS.escape(event.key)}"]`);
     if (link) { event.preventDefault(); link.click(); }
     return;
   }
-  if (event.key === "g") { going = Date.now(); return; }
+  if (event.key === "g") { going = performance.now(); return; }
   if (Object.hasOwn(acts, event.key) && acts[event.key]()) event.preventDefault();
 }
 
@@ -338,7 +352,8 @@ addEventListener("DOMContentLoaded", () => {
   if (document.body.dataset.liveStream) {
     attend();
     document.addEventListener("visibilitychange", attend);
-    addEventListener("pagehide", () => source?.close());
+    addEventListener("pagehide", forget);
+    addEventListener("pageshow", attend); // a browser may keep a page that was left, and show it again
   }
   if (one("[data-item=pending]")) select(one("[data-item=pending]"));
   selectOnly();

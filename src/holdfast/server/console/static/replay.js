@@ -209,13 +209,13 @@
   const isRefresh = (event) => event.detail.elt?.id === "run";
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (!isRefresh(event)) return;
-    const rest = told + Math.min(5000, 4 * cost) - Date.now();
-    if (rest <= 0) { asked = Date.now(); return; }
+    const rest = told + Math.min(5000, 4 * cost) - performance.now();
+    if (rest <= 0) { asked = performance.now(); return; }
     event.preventDefault();
     later ??= setTimeout(() => { later = null; const region = find("#run[data-live]"); if (region) htmx.trigger(region, "live"); }, rest);
   });
   document.addEventListener("htmx:afterRequest", (event) => {
-    if (isRefresh(event)) { told = Date.now(); cost = told - asked; }
+    if (isRefresh(event)) { told = performance.now(); cost = told - asked; }
   });
 
   // A part that is fetched anew looks as people left it.
