@@ -12,11 +12,11 @@ import anyio
 from holdfast.contracts import Event, Gap, Record, new_id
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.journal import Journal
+from holdfast.journal.belonging import session_of
 from holdfast.server import params as p
 from holdfast.server import views
 from holdfast.server.rights import Rights
 from holdfast.server.rpc import Call
-from holdfast.server.sight import session_of
 from holdfast.server.tail import start_of
 
 MAX_SCANNED = 50_000

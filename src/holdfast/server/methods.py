@@ -19,7 +19,6 @@ from holdfast.contracts import (
 )
 from holdfast.errors import CallerError, HoldfastError, NotFound
 from holdfast.gate.executor import Toolbox
-from holdfast.journal.belonging import session_of
 from holdfast.runtime import Runtime
 from holdfast.server import params as p
 from holdfast.server import views
