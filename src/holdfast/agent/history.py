@@ -67,10 +67,8 @@ class History:
     @property
     def open_question(self) -> Past | None:
         """A question without an answer, on record."""
-        for past in self.pasts.calls.values():
-            if past.intent is not None and past.intent.turn is not None and past.result is None:
-                return past
-        return None
+        asked = (one for one in self.pasts.calls.values() if one.turn is not None)
+        return next((one for one in asked if one.result is None), None)
 
     @property
     def asides(self) -> list[Past]:
