@@ -32,6 +32,9 @@ def daemon(
     """
     import anyio
 
+    from holdfast.server.heap import share_one_heap
+
+    share_one_heap()
     return anyio.run(_main, _where(listen), flags.fields())
 
 
@@ -53,6 +56,7 @@ async def _main(path: Path | None, fields: dict[str, Any]) -> int:
     from holdfast.cli._stop import leave
     from holdfast.cli._work import user
     from holdfast.server.daemon import serve
+    from holdfast.server.heap import collect_seldom
 
     import_from_here()
     async with (
@@ -63,6 +67,7 @@ async def _main(path: Path | None, fields: dict[str, Any]) -> int:
         async def left(runs: list[str]) -> None:
             await leave(hf, f"{len(runs)} runs are left on record; `run.resume` goes on with one.")
 
+        collect_seldom()
         ready = anyio.Event()
         if path is not None:
             beside.start_soon(_announce, path, ready)

@@ -84,11 +84,13 @@ async def _main(
     from holdfast.cli._stop import leave
     from holdfast.cli.daemon import config_of
     from holdfast.server.agents import agents_of
+    from holdfast.server.heap import collect_seldom
     from holdfast.server.serving import serve
 
     import_from_here()
     async with runtime.open(config=config_of(fields)) as hf:
         agents = agents_of(hf.settings, references)
+        collect_seldom()
 
         async def left(runs: list[str]) -> None:
             await leave(hf, told.left(runs))
