@@ -47,13 +47,13 @@ class Wants:
         self._journal = journal
         self._written = dict(written)
         self._staged: dict[str, SurfaceSpec | None] = {}
+        self.known = self._all()
+        """Every surface that is wanted, by name."""
         self._pos: int | None = None
         self._file = file
         self._stamp = _stamp(file)
 
-    @property
-    def known(self) -> dict[str, SurfaceSpec]:
-        """Every surface that is wanted, by name."""
+    def _all(self) -> dict[str, SurfaceSpec]:
         found = {**self._written, **self._staged}
         return {name: spec for name, spec in sorted(found.items()) if spec is not None}
 
@@ -74,6 +74,7 @@ class Wants:
         for row in await self._journal.rows("surfaces", limit=_MANY):
             said = SurfaceStaged.model_validate(row.value)
             self._staged[said.name] = said.spec if said.op == "add" else None
+        self.known = self._all()
 
     async def _from_journal(self, pos: int) -> list[Wish]:
         if (await self._journal.head(SURFACES)).pos <= pos:
@@ -86,6 +87,7 @@ class Wants:
             said = SurfaceStaged.model_validate(record.payload)
             if said.op != "reload":
                 self._staged[said.name] = said.spec if said.op == "add" else None
+                self.known = self._all()
             found.append(Wish(said.name, said.op))
         return found
 
@@ -104,7 +106,7 @@ class Wants:
             return []
         self.problem = None
         before, self._written = self.known, dict(written)
-        after = self.known
+        after = self.known = self._all()
         gone = [Wish(name, "remove") for name in before if name not in after]
         return gone + [
             Wish(name, "add") for name, spec in after.items() if before.get(name) != spec

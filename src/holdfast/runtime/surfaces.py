@@ -69,7 +69,8 @@ class Surfaces:
         self._upkeep = Upkeep(self._board, self._ask_people)
         self._sign_ins = sign_ins
         self._group: anyio.abc.TaskGroup | None = None
-        self._turn = anyio.Lock()
+        self._turn = anyio.Lock(fast_acquire=True)
+        self._looking: anyio.Event | None = None
         self._looked = 0.0
         self._due: dict[str, None] = {}
         self._clashes = Clashes(self._board.tools)
@@ -314,14 +315,23 @@ class Surfaces:
 
     async def _look(self, *, force: bool = False) -> None:
         """Learn what is wanted by now."""
-        if not force and monotonic() - self._looked < LOOK_EVERY:
-            return
+        while not force:
+            if monotonic() - self._looked < LOOK_EVERY:
+                return
+            if self._looking is None:
+                break
+            # What somebody learns counts for all who wait, who go on together. In line for the lock they would go on
+            # one by one, and in a crowd of sessions the last would wait until the others are done.
+            await self._looking.wait()
         async with self._turn:
-            if not force and monotonic() - self._looked < LOOK_EVERY:
-                return  # whoever it was waited for has looked
-            for wish in await self._wants.news():
-                self._wish(wish)
-            self._looked = monotonic()
+            looking = self._looking = anyio.Event()
+            try:
+                for wish in await self._wants.news():
+                    self._wish(wish)
+                self._looked = monotonic()
+            finally:
+                self._looking = None
+                looking.set()
 
     def _wish(self, wish: Wish) -> None:
         """Hand it to the machine; what is to be added waits for a session that sees it."""
