@@ -19,6 +19,8 @@ ANY = {"type": "object"}
 FORM = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CANCELLED: list[object] = []
 ASKED: dict[str, object] = {}
+META: dict[str, Any] = {}
+"""What came along with the call that is under way."""
 
 Call = Callable[[Any, dict[str, Any]], None]
 CALLS: dict[str, Call] = {}
@@ -142,6 +144,30 @@ def locked(number: Any, args: dict[str, Any]) -> None:
 
 
 @tool
+def meta(number: Any, args: dict[str, Any]) -> None:
+    answer(number, META)
+
+
+@tool
+def steps(number: Any, args: dict[str, Any]) -> None:
+    for step in args["steps"]:
+        params = {"progressToken": META.get("progressToken"), **step}
+        say({"method": "notifications/progress", "params": params})
+    answer(number, "stepped")
+
+
+@tool
+def twice(number: Any, args: dict[str, Any]) -> None:
+    answer(str(number), "first")
+    answer(number, "second")
+
+
+@tool
+def fail(number: Any, args: dict[str, Any]) -> None:
+    say({"id": number, "error": args})
+
+
+@tool
 def wild(number: Any, args: dict[str, Any]) -> None:
     say({"id": number, "result": args["result"]})
 
@@ -169,12 +195,16 @@ def listed(number: Any, params: dict[str, Any]) -> None:
         say({"id": number, "result": {"tools": TOOLS}})
 
 
+def called(number: Any, params: dict[str, Any]) -> None:
+    META.clear()
+    META.update(params.get("_meta") or {})
+    CALLS[params["name"]](number, params.get("arguments") or {})
+
+
 METHODS: dict[str, Call] = {
     "initialize": initialize,
     "tools/list": listed,
-    "tools/call": lambda number, params: CALLS[params["name"]](
-        number, params.get("arguments") or {}
-    ),
+    "tools/call": called,
     "notifications/cancelled": lambda _, params: CANCELLED.append(params["requestId"]),
     "ping": lambda number, _: say({"id": number, "result": {}}),
 }

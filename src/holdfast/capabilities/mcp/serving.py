@@ -24,6 +24,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from holdfast._version import __version__
+from holdfast.capabilities.mcp.answers import Answers
 from holdfast.capabilities.mcp.connection import McpConnection
 from holdfast.capabilities.mcp.errlog import ErrorLog
 from holdfast.capabilities.mcp.explain import unconnected
@@ -94,11 +95,13 @@ class _Owner:
         connection, spec = self._connection, self._spec
         seconds = until - anyio.current_time()
         with anyio.fail_after(seconds) as scope:
+            # Over HTTP answers stay with the SDK: it knows on whose behalf what comes along with them is asked.
+            answers = Answers() if isinstance(spec, StdioSurface) else None
             way = await transport(
-                connection.surface, spec, self._services, self._log, connection.note
+                connection.surface, spec, self._services, self._log, connection.note, answers
             )
             async with way as (read, write):
-                wire = Wire(read, write, self._services.redact)
+                wire = Wire(read, write, self._services.redact, answers)
                 async with self._session(wire) as session:
                     await negotiate(session, probe=probe, seconds=seconds / 2)
                     await connection.greet(session, wire)

@@ -22,6 +22,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic_core import from_json
 
+from holdfast.capabilities.mcp.answers import Answers
 from holdfast.capabilities.mcp.errlog import ErrorLog
 
 MAX_LINE = 16 * 1024 * 1024
@@ -83,9 +84,16 @@ class Lines:
 
 @asynccontextmanager
 async def stdio(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, log: ErrorLog
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None,
+    log: ErrorLog,
+    answers: Answers | None = None,
 ) -> AsyncGenerator[Streams]:
-    """Start the program and talk with it. Raises `OSError` when it can't be started."""
+    """Start the program and talk with it. Raises `OSError` when it can't be started.
+
+    The answers that `answers` takes are not among what is read.
+    """
     process = await anyio.open_process(
         list(argv),
         stdin=subprocess.PIPE,
@@ -102,7 +110,7 @@ async def stdio(
     told, eof = anyio.Event(), anyio.Event()
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_hear, process, incoming, log, eof)
+            group.start_soon(_hear, process, incoming, answers, log, eof)
             group.start_soon(_tell, process, outgoing, incoming, told)
             group.start_soon(_complaints, process, log)
             try:
@@ -128,6 +136,7 @@ async def stdio(
 async def _hear(
     process: Process,
     incoming: MemoryObjectSendStream[Incoming],
+    answers: Answers | None,
     log: ErrorLog,
     eof: anyio.Event,
 ) -> None:
@@ -139,8 +148,9 @@ async def _hear(
                     message = (
                         _too_long(*line, log) if isinstance(line, tuple) else _parsed(line, log)
                     )
-                    if message is not None:
-                        await incoming.send(message)
+                    if message is None or (answers is not None and answers.take(message.message)):
+                        continue
+                    await incoming.send(message)
         eof.set()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from anyio import to_thread
 
+from holdfast.capabilities.mcp.answers import Answers
 from holdfast.capabilities.mcp.environment import environment, filled
 from holdfast.capabilities.mcp.errlog import ErrorLog
 from holdfast.capabilities.mcp.failures import failed
@@ -20,7 +21,12 @@ from holdfast.contracts.surface import HttpSurface, StdioSurface
 
 
 async def transport(
-    surface: str, spec: StdioSurface | HttpSurface, services: Services, log: ErrorLog, note: Note
+    surface: str,
+    spec: StdioSurface | HttpSurface,
+    services: Services,
+    log: ErrorLog,
+    note: Note,
+    answers: Answers | None,
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     """The streams to and from the server, once they are entered."""
     if isinstance(spec, HttpSurface):
@@ -37,6 +43,6 @@ async def transport(
             hint="Install it, or name it by its full path.",
         )
     if not spec.jail:
-        return stdio([program, *spec.args], env, spec.cwd, log)
+        return stdio([program, *spec.args], env, spec.cwd, log, answers)
     argv = await to_thread.run_sync(jailed, spec, program)
-    return stdio(argv, jailed_environment(env), None, log)
+    return stdio(argv, jailed_environment(env), None, log, answers)

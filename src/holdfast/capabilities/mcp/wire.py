@@ -7,19 +7,43 @@ whoever cuts its words later could leave half of one, which nobody would find.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, cast
 
 import anyio
+from anyio.abc import TaskStatus
 from mcp.client.session import ClientSession
-from mcp.shared.dispatcher import CallOptions
+from mcp.shared.dispatcher import (
+    CallOptions,
+    DispatchContext,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    ProgressFnT,
+)
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION, RequestId
+from mcp_types import (
+    CONNECTION_CLOSED,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    ErrorData,
+    JSONRPCRequest,
+    RequestId,
+)
 from mcp_types.methods import validate_server_result
+from opentelemetry.context import get_current
+from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 from pydantic import ValidationError
 
+from holdfast.capabilities.mcp.answers import Answers
+
 _ANY_VERSION = "2025-11-25"
+# Of what the SDK may want besides, these are for HTTP, or asked for here.
+_PLAIN = frozenset({"headers", "on_progress"})
+# Seconds that it may take to say that a call is not waited for any more.
+_LAST_WORD = 5.0
 
 
 class ProbeClosed(Exception):
@@ -27,21 +51,52 @@ class ProbeClosed(Exception):
 
 
 class Wire(JSONRPCDispatcher[TransportContext]):
-    """Requests and answers; says when the other side is gone."""
+    """Requests and answers; says when the other side is gone.
 
-    def __init__(self, read: Any, write: Any, redact: Callable[[str], str]) -> None:
+    Where `answers` is given, whoever reads hands the answers of calls over there, and calls wait for them there.
+    """
+
+    def __init__(
+        self, read: Any, write: Any, redact: Callable[[str], str], answers: Answers | None = None
+    ) -> None:
         super().__init__(read, write)
         self._redact = redact
+        self._answers = answers
+        self._out = write
+        self._numbers = count(1)
+        self._runs = False
         self.ended = anyio.Event()
         """Set when nothing can come any more."""
         self.pages: dict[str | None, list[object]] = {}
         """The tools that were listed last, by cursor, exactly as the server describes them."""
 
-    async def run(self, *args: Any, **kwargs: Any) -> None:
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
         """Receive until the other side is gone."""
+        answers = self._answers
+
+        async def notified(
+            context: DispatchContext[TransportContext],
+            method: str,
+            params: Mapping[str, Any] | None,
+        ) -> None:
+            if answers is not None and method == "notifications/progress":
+                await answers.progress(params)
+            await on_notify(context, method, params)
+
+        self._runs = True
         try:
-            await super().run(*args, **kwargs)
+            await super().run(on_request, notified, on_notify_intercept, task_status=task_status)
         finally:
+            self._runs = False
+            if answers is not None:
+                answers.close()
             self.ended.set()
 
     async def send_raw_request(
@@ -53,15 +108,60 @@ class Wire(JSONRPCDispatcher[TransportContext]):
         _related_request_id: RequestId | None = None,
     ) -> dict[str, Any]:
         """Ask, and wait for the answer."""
+        answers, opts = self._answers, opts or {}
         try:
-            raw = await super().send_raw_request(
-                method, params, opts, _related_request_id=_related_request_id
-            )
+            if answers is None:
+                raw = await super().send_raw_request(
+                    method, params, opts, _related_request_id=_related_request_id
+                )
+            elif method == "tools/call" and self._runs and opts.keys() <= _PLAIN and not _traced():
+                raw = await self._called(answers, params or {}, opts.get("on_progress"))
+            else:
+                numbered: CallOptions = {"request_id": next(self._numbers), **opts}
+                raw = await super().send_raw_request(
+                    method, params, numbered, _related_request_id=_related_request_id
+                )
         except MCPError as why:
             raise MCPError(why.code, self._redact(why.message), self._without(why.data)) from None
         found = self._without(raw)
+        return self._listed(params, raw, found) if method == "tools/list" else found
+
+    async def _called(
+        self, answers: Answers, params: Mapping[str, Any], on_progress: ProgressFnT | None
+    ) -> dict[str, Any]:
+        """Call a tool as the SDK does, with nothing between whoever reads and whoever waits."""
+        number = next(self._numbers)
+        call = _call(number, params, progress=on_progress is not None)
+        waiting = answers.expect(number, on_progress)
+        begun = False
+        try:
+            # A call that is cancelled already must not be made.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            begun = True
+            await self._out.send(call)
+            outcome = await waiting.outcome()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise MCPError(CONNECTION_CLOSED, "Connection closed") from None
+        except anyio.get_cancelled_exc_class():
+            if begun:  # it may have been sent, and what is not known there is not minded
+                with anyio.move_on_after(_LAST_WORD, shield=True):
+                    await self.notify(
+                        "notifications/cancelled",
+                        {"requestId": number, "reason": "caller cancelled"},
+                    )
+            raise
+        finally:
+            answers.forget(number)
+        if isinstance(outcome, ErrorData):
+            raise MCPError(outcome.code, outcome.message, outcome.data)
+        return outcome
+
+    def _listed(
+        self, params: Mapping[str, Any] | None, raw: dict[str, Any], found: dict[str, Any]
+    ) -> dict[str, Any]:
+        """A page of tools: kept as it is, and given to the SDK as far as that can bear it."""
         tools: object = found.get("tools")
-        if method == "tools/list" and isinstance(tools, list):
+        if isinstance(tools, list):
             listed = cast("list[object]", tools)
             self.pages[(params or {}).get("cursor")] = listed
             found["tools"] = [
@@ -81,6 +181,24 @@ class Wire(JSONRPCDispatcher[TransportContext]):
             told = cast("dict[str, Any]", value)
             return {self._redact(key): self._without(one) for key, one in told.items()}
         return value
+
+
+def _call(number: int, params: Mapping[str, Any], *, progress: bool) -> SessionMessage:
+    """The message that calls a tool."""
+    meta: dict[str, Any] = dict(params.get("_meta") or {})
+    if progress:
+        meta["progressToken"] = number
+    said = {**params, "_meta": meta}
+    if not meta:
+        del said["_meta"]
+    return SessionMessage(
+        JSONRPCRequest(jsonrpc="2.0", id=number, method="tools/call", params=said)
+    )
+
+
+def _traced() -> bool:
+    """Whether whoever runs us traces what happens: then the SDK makes the call, and tells what it is part of."""
+    return bool(get_current()) or not isinstance(get_tracer_provider(), ProxyTracerProvider)
 
 
 def _slim(tool: object) -> dict[str, Any] | None:
