@@ -5,6 +5,7 @@ from tests.agent.watching import until
 
 import holdfast
 from holdfast import Runtime, capability
+from holdfast.gate.hooks import HookInput, hook
 
 gates: dict[str, anyio.Event] = {}
 
@@ -53,3 +54,14 @@ async def test_one_that_fails_late_is_on_record_once():
         ended = await hf.shell.run("await look('slow')", session="s", limits=limits)
         assert ended.error is not None
         assert await kinds(hf) == ["effect_intent", "effect_result"]
+
+
+async def test_one_whose_result_hooks_look_at_for_long_is_on_record_once():
+    @hook("after_tool_call", rights=["rewrite_tool_result"], timeout_ms=5000)
+    async def slow(asked: HookInput) -> None:
+        await anyio.sleep(1.2)
+
+    async with holdfast.open("memory:", config={}, capabilities=[look], hooks=[slow]) as hf:
+        ended = await hf.shell.run("await look('quick')", session="s")
+        assert ended.result == "quick"
+        assert await kinds(hf) == ["effect_intent", "effect_result", "effect_seen"]

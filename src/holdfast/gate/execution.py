@@ -81,11 +81,13 @@ class Execution:
                 await self._check_consent(act)
                 harmless = passing.capability.side_effect in HARMLESS
                 if harmless and not crossing.asks_model and not crossing.desk.shares:
-                    act.together = True
+                    passing.untold = intent
                     self._reading[intent.effect_id] = act
                 else:
                     # A question to a model changes nothing: that it was asked must be known, not be on disk.
-                    await crossing.desk.append(act.before(), durable=not crossing.asks_model)
+                    desk = crossing.desk
+                    before = passing.before(intent, desk.run_id)
+                    await desk.append(before, durable=not crossing.asks_model)
                     if crossing.desk.shares and (denied := await self.without_room(act)):
                         return denied
                 end = await self._execute(act)
@@ -99,9 +101,10 @@ class Execution:
         """Hand in the intents of reads that take long, so that whoever looks at their run sees what it is doing."""
         late = monotonic() - SLOW
         for act in [*self._reading.values()]:
-            if act.together and 0 < act.begun < late:
+            if act.passing.untold is not None and 0 < act.begun < late:
+                desk = act.crossing.desk
                 try:
-                    act.crossing.desk.post(act.first())
+                    desk.post(act.passing.first(desk.run_id))
                 except HoldfastError:
                     pass  # whoever writes next is told
 
@@ -226,7 +229,7 @@ class Execution:
             error = ErrorObject.of(not_signed_in(asked.request))
             return await self._results.ended(act, _S.FAILED, error)
         asked.settled = settled_in(drafts) if drafts else asked.settled
-        inquiry.answers[asked.request.key or ""] = answer
+        inquiry.learn(asked.request, answer)
         act.context = inquiry.context(act.context.attempt + 1)
         async with self._turn_again(act):
             drafts.append(self._attempt(act, "answered"))

@@ -77,7 +77,7 @@ class Keeping:
     """Bytes that may still be kept."""
     clean: Callable[[bytes], bytes] = bytes
     """Takes secrets out."""
-    bodies: list[Body] = field(default_factory=list[Body])
+    bodies: tuple[Body, ...] = ()
     """In order."""
 
     def keep(self, data: bytes, mime: str, privacy: Privacy) -> str:
@@ -90,7 +90,7 @@ class Keeping:
             )
         self.room -= len(data)
         body = Body.of(self.clean(data), role="kept", mime=mime, privacy=privacy)
-        self.bodies.append(body)
+        self.bodies = (*self.bodies, body)
         return body.ref.digest
 
 

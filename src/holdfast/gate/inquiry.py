@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 
 import anyio
@@ -49,17 +50,13 @@ class Pause:
 
     mood: Callable[[Mood], None]
     """Told that the call asks, or works again."""
-    scope: anyio.CancelScope | None = None
+    scope: anyio.CancelScope | None
     """What ends the call when its time is up."""
     waited: float = 0.0
     """Seconds that do not count."""
     _depth: int = 0
     _left: float = math.inf
     _since: float = 0.0
-
-    def begin(self, scope: anyio.CancelScope) -> None:
-        """A new attempt is made within `scope`."""
-        self.scope, self.waited = scope, 0.0
 
     def stop(self) -> None:
         """Somebody is asked."""
@@ -83,17 +80,22 @@ class Pause:
 
 @dataclass(slots=True)
 class Inquiry:
-    """The questions of one call. To its capability this is `Context.call`, which it hands back unopened."""
+    """The questions of one call. To its capability this is `Context.call`, which it hands back unopened.
+
+    Every call has one and hardly any asks, so it is made of what costs nothing. It does not know the attempt that it
+    belongs to: an attempt knows it, and two that know each other are left to the garbage collector.
+    """
 
     questions: Questions
     crossing: Crossing
     passing: Passing
-    first: Callable[[], list[Draft]]
-    """What has to be on record before anything else about the call."""
-    pause: Pause
-    asked: list[Asked] = field(default_factory=list[Asked])
+    scope: anyio.CancelScope | None = None
+    """What ends the attempt under way when its time is up."""
+    pause: Pause | None = None
+    """Lets that time stand still; `None`: nobody was asked in this attempt."""
+    asked: Sequence[Asked] = ()
     """All of them, those of earlier processes included."""
-    answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
+    answers: dict[str, Answer] | None = None
     """By key, of those that had to be answered before anything was done."""
     failure: HoldfastError | None = None
     """Why asking was not possible, where that is not for the capability to see."""
@@ -101,14 +103,12 @@ class Inquiry:
     """Whether the call has ended: nobody is asked on its behalf any more."""
     made: int = 0
     """How many effects were made on its behalf."""
-    _again: list[Asked] = field(default_factory=list[Asked])
-    """Of this attempt: earlier questions that may be asked again."""
-    _taken: set[str] = field(default_factory=set[str])
-    """Earlier effects on its behalf that were taken up."""
-    _busy: dict[anyio.CancelScope, anyio.Event] = field(
-        default_factory=dict[anyio.CancelScope, anyio.Event]
-    )
+    busy: dict[anyio.CancelScope, anyio.Event] | None = None
     """What is done on its behalf right now, perhaps by another task: what ends it, and that it has ended."""
+    _again: Sequence[Asked] = ()
+    """Of this attempt: earlier questions that may be asked again."""
+    _taken: AbstractSet[str] = frozenset()
+    """Earlier effects on its behalf that were taken up."""
 
     # -- before it is made ----------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Inquiry:
             desk.session_id,
             desk.run_id,
             actor=desk.actor,
-            answers=dict(self.answers) if self.answers else self.answers,
+            answers=self.answers or {},
             ask=self.ask,
             call=self,
             kept=self.questions.keeping(self.passing.limits),
@@ -129,30 +129,43 @@ class Inquiry:
 
     def begin(self, scope: anyio.CancelScope) -> None:
         """An attempt begins."""
-        self.over = False
-        self.pause.begin(scope)
-        self._again = [one for one in self.asked if one.request.during] if self.asked else []
+        self.over, self.scope, self.pause = False, scope, None
+        if self.asked:
+            self._again = [one for one in self.asked if one.request.during]
 
     async def stop(self) -> None:
         """An attempt has ended: so does what is done on its behalf, before anything else is recorded about the call."""
         self.over = True
-        if self._busy:
-            ended = [*self._busy.values()]
-            for scope in [*self._busy]:
+        if self.busy:
+            ended = [*self.busy.values()]
+            for scope in [*self.busy]:
                 scope.cancel()
             with anyio.CancelScope(shield=True):
                 for one in ended:
                     await one.wait()
 
+    @property
+    def waited(self) -> float:
+        """Seconds of this attempt that do not count, because somebody was asked."""
+        return 0.0 if self.pause is None else self.pause.waited
+
+    def _pause(self) -> Pause:
+        if self.pause is None:
+            self.pause = Pause(self.crossing.mood, self.scope)
+        return self.pause
+
     @contextmanager
     def within(self) -> Generator[None]:
         """What is done in here is done on behalf of the call, and is left when the call ends."""
+        if self.busy is None:
+            self.busy = {}
+        busy = self.busy
         with anyio.CancelScope() as scope:
-            self._busy[scope] = ended = anyio.Event()
+            busy[scope] = ended = anyio.Event()
             try:
                 yield
             finally:
-                del self._busy[scope]
+                del busy[scope]
                 ended.set()
 
     def raise_failure(self) -> None:
@@ -164,10 +177,14 @@ class Inquiry:
         """Record a question. Raises what the capability is told when it can't be asked."""
         request, bodies = self._request(question, during=during)
         await self.questions.broker.record(
-            self.crossing, request, (self.passing.body, *bodies), self.first()
+            self.crossing,
+            request,
+            (self.passing.body, *bodies),
+            self.passing.first(self.crossing.desk.run_id),
         )
-        self.asked.append(Asked(request))
-        return self.asked[-1]
+        asked = Asked(request)
+        self.asked = (*self.asked, asked)
+        return asked
 
     async def answered(
         self, asked: Asked, mood: Callable[[Mood], None]
@@ -188,13 +205,17 @@ class Inquiry:
         past = self.crossing.past
         if past is None:
             return
-        self.asked, self.made = [*past.questions], len(past.besides)
+        self.asked, self.made = tuple(past.questions), len(past.besides)
         for one in past.questions:
             done, request = one.settled, one.request
             if done is not None and not request.during:
                 end = Settled(done.status, done.reason_code, done.decision)
                 answer, _ = await self.questions.answer(request, end)
-                self.answers[request.key or ""] = answer
+                self.learn(request, answer)
+
+    def learn(self, request: ApprovalRequest, answer: Answer) -> None:
+        """Let the next attempt know what somebody answered; those before it keep what they knew."""
+        self.answers = {**(self.answers or {}), request.key or "": answer}
 
     # -- while it is under way ------------------------------------------------------------------------
 
@@ -211,14 +232,15 @@ class Inquiry:
         desk = self.crossing.desk
         try:
             asked = self._before(question) or await self.put(question, during=True)
-            self.pause.stop()
+            pause = self._pause()
+            pause.stop()
             try:
                 answer, drafts = await self.answered(asked, _quietly)
                 if drafts and asked.settled is None:
                     await desk.append(drafts, durable=False)
                     asked.settled = settled_in(drafts)
             finally:
-                self.pause.go()
+                pause.go()
         except ModelError:
             raise
         except HoldfastError as why:
@@ -256,7 +278,7 @@ class Inquiry:
             provenance=Provenance.MODEL,
             past=past,
             known=True,
-            mood=_Pausing(self.pause),
+            mood=_Pausing(self._pause()),
             executor=executor,
             kind=EffectKind.PROVIDER_REQUEST,
             reserve=reserve,
@@ -282,7 +304,7 @@ class Inquiry:
             done = one.settled
             same = (one.request.key or "") == key and one.request.question == wanted
             if same and (done is None or done.status in _TAKEN):
-                self._again.remove(one)
+                self._again = [other for other in self._again if other is not one]
                 return one
         return None
 
@@ -290,7 +312,7 @@ class Inquiry:
         past = self.crossing.past
         for one in past.besides if past is not None else ():
             if one.effect_id not in self._taken and (one.name, one.request) == (name, request):
-                self._taken.add(one.effect_id)
+                self._taken = {*self._taken, one.effect_id}
                 return one
         return None
 

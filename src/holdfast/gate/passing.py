@@ -36,6 +36,8 @@ class Passing:
     approval_id: str | None = None
     grant_id: str | None = None
     reserved: Reserved | None = None
+    untold: EffectIntent | None = None
+    """The intent, as long as it is to be recorded with the result: nothing has to be on disk before a read."""
 
     @property
     def capability(self) -> Capability:
@@ -52,6 +54,15 @@ class Passing:
         if left_ms is not None and left_ms < self.limits.timeout_ms:
             limits = self.limits.model_copy(update={"timeout_ms": max(1, left_ms)})
             self.ruling = replace(self.ruling, limits=limits)
+
+    def before(self, intent: EffectIntent, run_id: str) -> list[Draft]:
+        """What has to be on record before the result."""
+        return [*self.drafts, Draft.of(intent, run_id=run_id, bodies=(self.body,))]
+
+    def first(self, run_id: str) -> list[Draft]:
+        """What has to be on record before anything else about the call is, unless it is; from here on, it is."""
+        intent, self.untold = self.untold, None
+        return [] if intent is None else self.before(intent, run_id)
 
     def intent(self, crossing: Crossing) -> EffectIntent:
         """What is about to happen."""

@@ -233,7 +233,7 @@ class Results:
         desk = crossing.desk
         spent, took = self._settle(act), act.took
         keeps = status is _S.COMPLETED and bool(context.kept.bodies)
-        bodies = ((body,) if body else ()) + (tuple(context.kept.bodies) if keeps else ())
+        bodies = ((body,) if body else ()) + (context.kept.bodies if keeps else ())
 
         def made() -> Draft:
             result = sure(
@@ -255,11 +255,15 @@ class Results:
             return Draft.of(result, run_id=desk.run_id, bodies=bodies)
 
         crossing.ordered(desk.next_order())
-        if act.together and keeps:  # whoever has its name may look for it at once
-            await desk.append([*act.before(), made()], durable=False)
-        elif act.together:
+        passing = act.passing
+        # From here on it is told: hooks may look at the result for long, and it is no slow read meanwhile.
+        intent, passing.untold = passing.untold, None
+        if intent is not None and keeps:  # whoever has its name may look for it at once
+            await desk.append([*passing.before(intent, desk.run_id), made()], durable=False)
+        elif intent is not None:
             # Nobody waits for these records: they are made where they are written, while the code goes on.
-            desk.post_made(len(act.passing.drafts) + 2, lambda: [*act.before(), made()])
+            count = len(passing.drafts) + 2
+            desk.post_made(count, lambda: [*passing.before(intent, desk.run_id), made()])
         elif crossing.lazy:
             desk.hold([made()], durable=act.careful)
         elif act.careful or desk.shares or crossing.asks_model or keeps:
