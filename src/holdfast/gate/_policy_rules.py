@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from holdfast.contracts import Capability, Json, SideEffect, parse
 from holdfast.contracts.policy import Provenance, Rule
@@ -19,8 +19,7 @@ RESERVED = ("default.", "capability.", "session.")
 """How the ids begin that are ours to give."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A call, as policy sees it: the final arguments, after all hooks."""
 
     tool: str

@@ -97,7 +97,7 @@ class Desk:
     @property
     def shares(self) -> bool:
         """Whether other sessions use one of its budgets up, too."""
-        return any(purse.shared for purse in self.purses)
+        return bool(self.purses) and any(purse.shared for purse in self.purses)
 
     @property
     def accounts(self) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ class Crossing:
     asked: ApprovalRequest | None = None
     """What a person is asked about it right now."""
     own_id: str | None = None
-    """Its effect id, where that does not follow from its number."""
+    """Its effect id, where that does not follow from its number, or was asked for already."""
 
     @property
     def asks_model(self) -> bool:
@@ -209,7 +209,9 @@ class Crossing:
     @property
     def effect_id(self) -> str:
         """The same whenever this call is made again in its run."""
-        return self.own_id or effect_id(self.desk.run_id, self.ordinal)
+        if self.own_id is None:
+            self.own_id = effect_id(self.desk.run_id, self.ordinal)
+        return self.own_id
 
     @property
     def number(self) -> int | None:

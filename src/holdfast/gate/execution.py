@@ -39,6 +39,7 @@ from holdfast.gate.results import Results
 from holdfast.journal import Journal
 
 _S = EffectStatus
+_ENDS = (Outcome, Doubt)
 
 Ends = Outcome | Doubt | Question | Asked
 """How an attempt ends: with something for the code, or with what a person must be asked first."""
@@ -74,28 +75,38 @@ class Execution:
         """Intent, execute, result."""
         intent = passing.intent(crossing)
         act = Act.of(self._questions, crossing, passing, intent, started=started)
-        if passing.limits.rate_per_min is not None:
-            await self._remember_rate(crossing.name)
+        limiter, name, limits = self._limiter, crossing.name, passing.limits
+        if limits.rate_per_min is not None:
+            await self._remember_rate(name)
         try:
-            async with self._limiter.slot(crossing.name, passing.limits):
-                await self._check_consent(act)
-                harmless = passing.capability.side_effect in HARMLESS
-                if harmless and not crossing.asks_model and not crossing.desk.shares:
-                    passing.untold = intent
-                    self._reading[intent.effect_id] = act
-                else:
-                    # A question to a model changes nothing: that it was asked must be known, not be on disk.
-                    desk = crossing.desk
-                    before = passing.before(intent, desk.run_id)
-                    await desk.append(before, durable=not crossing.asks_model)
-                    if crossing.desk.shares and (denied := await self.without_room(act)):
-                        return denied
-                end = await self._execute(act)
+            if not limiter.enter_now(name, limits):
+                await limiter.enter(name, limits)
         except RateLimited as why:
             raise self._turned_away(act, why) from None
+        try:
+            end = await self._in_turn(act)
         finally:
-            self._reading.pop(intent.effect_id, None)
+            limiter.leave(name)
         return await self.to_the_end(act, end)
+
+    async def _in_turn(self, act: Act) -> Ends:
+        """Record that it is about to happen, and make the first attempt."""
+        crossing, passing, intent = act.crossing, act.passing, act.intent
+        desk, asks = crossing.desk, crossing.asks_model
+        if passing.grant_id is not None:
+            await self._check_consent(act, passing.grant_id)
+        if passing.capability.side_effect in HARMLESS and not asks and not desk.shares:
+            passing.untold = intent
+            self._reading[intent.effect_id] = act
+            try:
+                return await self._execute(act)
+            finally:
+                del self._reading[intent.effect_id]
+        # A question to a model changes nothing: that it was asked must be known, not be on disk.
+        await desk.append(passing.before(intent, desk.run_id), durable=not asks)
+        if desk.shares and (denied := await self.without_room(act)):
+            return denied
+        return await self._execute(act)
 
     def tell_slow(self) -> None:
         """Hand in the intents of reads that take long, so that whoever looks at their run sees what it is doing."""
@@ -119,10 +130,13 @@ class Execution:
 
     async def to_the_end(self, act: Act, end: Ends) -> Outcome | Doubt:
         """Ask what a call needs to know, and make it again with the answer, as often as it takes."""
-        while not isinstance(end, Outcome | Doubt):
+        while not isinstance(end, _ENDS):
             end = await self._asked(act, end)
+        inquiry = act.inquiry
         if isinstance(end, Outcome):
-            await act.inquiry.close()
+            inquiry.over = True
+            if inquiry.asked or act.crossing.past is not None:
+                await inquiry.close()
         return end
 
     async def without_room(self, act: Act) -> Outcome | None:
@@ -151,10 +165,9 @@ class Execution:
                 times.pop(record.effect_id, None)  # it was not made
         self._limiter.seed(name, times.values())
 
-    async def _check_consent(self, act: Act) -> None:
+    async def _check_consent(self, act: Act, grant_id: str) -> None:
         """Refuse a call whose grant has ended while it waited for its turn, which may have taken long."""
-        grant_id = act.passing.grant_id
-        if grant_id is not None and not await self._questions.approvals.in_force(grant_id):
+        if not await self._questions.approvals.in_force(grant_id):
             act.passing.drafts.clear()  # it was not used
             raise self._turned_away(act, grant_ended(act.crossing.name))
 
@@ -171,15 +184,18 @@ class Execution:
 
     async def _execute(self, act: Act) -> Ends:
         act.begun = monotonic()
-        timeout = act.passing.limits.timeout_ms
+        passing, inquiry = act.passing, act.inquiry
+        timeout = passing.limits.timeout_ms
         value: Json = None
         try:
             with anyio.move_on_after(timeout / 1000) as scope:
-                act.inquiry.begin(scope)
+                inquiry.begin(scope)
                 try:
-                    value = await act.passing.executor.execute(act.passing.arguments, act.context)
+                    value = await passing.executor.execute(passing.arguments, act.context)
                 finally:
-                    await act.inquiry.stop()
+                    inquiry.over = True
+                    if inquiry.busy:
+                        await inquiry.stop()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._cut_off(act, _S.CANCELLED, cancelled(act.crossing.name))
@@ -189,13 +205,13 @@ class Execution:
         except Unsure as why:
             return await self._cut_off(act, _S.FAILED, why.error)
         except Exception as why:  # noqa: BLE001 - whatever a capability raises is for the code to see
-            act.inquiry.raise_failure()
+            inquiry.raise_failure()
             error, kind = failure_of(act.crossing.name, why)
             error = redacted(self._redactor, error)
             return await self._results.ended(act, _S.FAILED, error, kind)
         if scope.cancelled_caught:
             return await self._cut_off(act, _S.TIMED_OUT, timed_out(act.crossing.name, timeout))
-        act.inquiry.raise_failure()
+        inquiry.raise_failure()
         return await self._results.gave(act, value)
 
     async def _cut_off(self, act: Act, status: EffectStatus, why: HoldfastError) -> Outcome | Doubt:

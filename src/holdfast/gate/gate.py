@@ -125,7 +125,8 @@ class Gate:
             if past is not None and past.intent is not None:
                 if self.hold.closed:
                     crossing.mood("held")
-                async with self.hold:
+                    await self.hold.passed()
+                with self.hold:
                     return await self._recover(crossing, executor, past)
             passing = await self._admit(crossing, executor)
             if isinstance(passing, Outcome):
@@ -136,7 +137,8 @@ class Gate:
                 # The process ends while the call waits there: leave nothing unsaid, and let no time pass for it.
                 await crossing.desk.settle(durable=True)
                 crossing.mood("held")
-            async with self.hold:
+                await self.hold.passed()
+            with self.hold:
                 return await self._execution.make(crossing, passing, started)
         except Refused as refused:
             return await self._refuse(crossing, executor, refused, started)
@@ -207,14 +209,17 @@ class Gate:
             body = _json_body(arguments)
         ruling = self._ruling(crossing, executor, arguments)
         passing = Passing(executor, arguments, request, body, ruling)
-        passing.shorten(crossing.within_ms)
+        if crossing.within_ms is not None:
+            passing.shorten(crossing.within_ms)
         if body.ref.size > ruling.limits.max_request_bytes:
             raise Refused(too_large(crossing.name, body.ref.size, ruling.limits), kind="ValueError")
-        instead = self._planned(crossing, passing, wanted)
-        if instead is not None:
-            return instead
-        await self._approve(crossing, passing, wanted)
-        self._reserve(crossing, passing)
+        if not _waved_through(crossing, ruling, wanted):
+            instead = self._planned(crossing, passing, wanted)
+            if instead is not None:
+                return instead
+            await self._approve(crossing, passing, wanted)
+        if crossing.desk.purses:
+            self._reserve(crossing, passing)
         return passing
 
     async def _hooked(
@@ -235,21 +240,15 @@ class Gate:
             raise Refused(why, kind="TypeError") from None
         except ModelError as why:
             raise Refused(why, kind="ValueError") from None
-        if self.redactor.json(arguments) != arguments:
+        if self.redactor.json(arguments) is not arguments:
             raise Refused(holds_secret(crossing.name))
         return arguments, data
 
     def _ruling(self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]) -> Ruling:
         desk = crossing.desk
-        return desk.policy.decide(
-            Call(
-                tool=crossing.name,
-                capability=executor.capability,
-                arguments=arguments,
-                session_id=desk.session_id,
-                provenance=crossing.provenance,
-            )
-        )
+        capability, provenance = executor.capability, crossing.provenance
+        call = Call(crossing.name, capability, arguments, desk.session_id, provenance)
+        return desk.policy.decide(call)
 
     def _planned(self, crossing: Crossing, passing: Passing, wanted: Wish | None) -> Outcome | None:
         """What a dry run does in place of a call that is more than a read."""
@@ -317,8 +316,6 @@ class Gate:
 
     def _reserve(self, crossing: Crossing, passing: Passing) -> None:
         desk = crossing.desk
-        if not desk.purses:
-            return
         for purse in desk.purses:
             passing.shorten(purse.left("wall_ms"))
         wanted = crossing.reserve or Reserved(cost_micros=passing.capability.cost_micros)
@@ -365,6 +362,13 @@ class Gate:
             request = body.ref.digest
         effect = executor.capability.side_effect if executor else SideEffect.NONE
         return self._results.refused(crossing, body, request, effect, error, refused, started)
+
+
+def _waved_through(crossing: Crossing, ruling: Ruling, wanted: Wish | None) -> bool:
+    """Whether there is nothing to plan, to look up or to ask: policy allows the call, and nobody else has a say."""
+    desk = crossing.desk
+    allowed = ruling.verdict is Verdict.ALLOW and wanted is None and crossing.past is None
+    return allowed and desk.plan is None and desk.dry is None
 
 
 def _free(passing: Passing, wanted: Wish | None) -> bool:

@@ -6,7 +6,7 @@ import anyio
 
 
 class Hold:
-    """`async with` it around an effect, from its intent on. Open unless it was shut."""
+    """`with` it around an effect, from its intent on, once `passed` let it in. Open unless it was shut."""
 
     def __init__(self) -> None:
         self._shut = False
@@ -32,13 +32,16 @@ class Hold:
         """Let those in that come from now on: the host does not stop after all."""
         self._shut = False
 
-    async def __aenter__(self) -> None:
+    async def passed(self) -> None:
         """Wait for ever, if it is shut."""
         if self._shut:
             await anyio.sleep_forever()
+
+    def __enter__(self) -> None:
+        """An effect begins."""
         self._inside += 1
 
-    async def __aexit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         """The effect has ended."""
         self._inside -= 1
         if self._shut:

@@ -134,15 +134,14 @@ class Inquiry:
             self._again = [one for one in self.asked if one.request.during]
 
     async def stop(self) -> None:
-        """An attempt has ended: so does what is done on its behalf, before anything else is recorded about the call."""
-        self.over = True
-        if self.busy:
-            ended = [*self.busy.values()]
-            for scope in [*self.busy]:
-                scope.cancel()
-            with anyio.CancelScope(shield=True):
-                for one in ended:
-                    await one.wait()
+        """End what is done on its behalf: an attempt is `over`, and something else is to be recorded about the call."""
+        busy = self.busy or {}
+        ended = [*busy.values()]
+        for scope in [*busy]:
+            scope.cancel()
+        with anyio.CancelScope(shield=True):
+            for one in ended:
+                await one.wait()
 
     @property
     def waited(self) -> float:
@@ -289,7 +288,6 @@ class Inquiry:
 
     async def close(self) -> None:
         """The call has ended: nobody need answer any more, and what was left of earlier attempts is over."""
-        self.over = True
         past, desk = self.crossing.past, self.crossing.desk
         left = [one.request for one in self.asked if one.settled is None]
         besides = past.besides if past is not None else ()

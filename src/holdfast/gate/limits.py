@@ -111,13 +111,21 @@ class Limiter:
         """`async with`: wait for a turn, and hold it inside; raises `RATE_LIMITED` when it comes too soon."""
         return Slot(self, name, limits)
 
-    async def enter(self, name: str, limits: CapabilityLimits) -> None:
-        """Wait for a turn; whoever got it has to `leave`."""
+    def enter_now(self, name: str, limits: CapabilityLimits) -> bool:
+        """Take a turn, if there is one without waiting; whoever got it has to `leave`."""
         counts = self._of(name)
         if counts.waiting or counts.running >= limits.concurrency:
-            await _wait(counts, limits.concurrency)
-        else:
-            counts.running += 1
+            return False
+        self._count(name, counts, limits.rate_per_min)
+        counts.running += 1
+        return True
+
+    async def enter(self, name: str, limits: CapabilityLimits) -> None:
+        """Wait for a turn; whoever got it has to `leave`."""
+        if self.enter_now(name, limits):
+            return
+        counts = self._of(name)
+        await _wait(counts, limits.concurrency)
         try:
             self._count(name, counts, limits.rate_per_min)
         except BaseException:

@@ -122,7 +122,7 @@ class Policy:
         self._settings = ready(self.rules, "policy.rules", "")
         self._session = ready(self.session_rules, "rules", "session.")
         self._looks_inside = any(one.where for one in (*self._settings, *self._session))
-        self._rulings: dict[tuple[int, str, str, Provenance], tuple[Capability, Ruling]] = {}
+        self._rulings: dict[tuple[int, str, str, str], tuple[Capability, Ruling]] = {}
         self.digest = digest_json(self._described())
         """Names these rules: it changes whenever one of them does."""
 
@@ -150,7 +150,7 @@ class Policy:
         ):
             return self._rule(call, None)
         # Nobody looks at the arguments, so the next call like this one is ruled on alike.
-        key = (id(capability), call.tool, call.session_id, call.provenance)
+        key = (id(capability), call.tool, call.session_id, call.provenance._value_)
         known = self._rulings.get(key)
         if known is None or known[0] is not capability:
             if len(self._rulings) >= _REMEMBERED:

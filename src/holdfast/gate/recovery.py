@@ -14,8 +14,8 @@ from enum import StrEnum
 
 from holdfast.contracts import EffectIntent, EffectKind, SideEffect
 
-HARMLESS = frozenset((SideEffect.NONE, SideEffect.READ))
-"""Side effects that need no record before the act, and may be repeated."""
+HARMLESS = (SideEffect.NONE, SideEffect.READ)
+"""Side effects that need no record before the act, and may be repeated."""  # no set: enums are slow to hash
 
 
 class Action(StrEnum):
