@@ -39,6 +39,7 @@ def test_g1_g2_refusals_change_nothing_and_are_of_the_right_kind(
         before = dump(state)
         try:
             new, effects = machine.apply(state, input_)
+            assert machine.advance(state, input_) == new
         except NoTransition:
             assert not machine.rows_for(state, input_)
             assert dump(state) == before

@@ -18,12 +18,12 @@ class Slow(MemoryJournal):
 
     def __init__(self) -> None:
         super().__init__()
-        self.heads = 0
+        self.looks = 0
         self.failures = 0
         self.let = anyio.Event()
 
     async def head(self, stream: str) -> Head:
-        self.heads += 1
+        self.looks += 1
         await self.let.wait()
         if self.failures:
             self.failures -= 1
@@ -58,14 +58,14 @@ async def crowd(journal: Slow) -> list[str]:
 async def test_all_who_wait_go_on_together() -> None:
     journal = Slow()
     assert await crowd(journal) == ["on"] * CROWD
-    assert journal.heads == 1
+    assert journal.looks == 1
 
 
 async def test_when_the_one_who_looks_fails_another_looks() -> None:
     journal = Slow()
     journal.failures = 2
     assert sorted(await crowd(journal)) == ["failed"] * 2 + ["on"] * (CROWD - 2)
-    assert journal.heads == 3
+    assert journal.looks == 3
 
 
 async def test_nobody_looks_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ async def test_nobody_looks_again_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(module, "LOOK_EVERY", 3600)
         for _ in range(3):
             await found.boundary(Setup())
-        assert journal.heads == 1
+        assert journal.looks == 1
         monkeypatch.setattr(module, "LOOK_EVERY", 0)
         await found.boundary(Setup())
-        assert journal.heads == 2
+        assert journal.looks == 2

@@ -378,4 +378,4 @@ class Loop:
         return max(0, limit - int((monotonic() - self._started) * 1000))
 
     def _apply(self, input_: object) -> None:
-        self.turn = TURN.apply(self.turn, input_).state
+        self.turn = TURN.advance(self.turn, input_)

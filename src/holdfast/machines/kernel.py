@@ -99,6 +99,18 @@ class InvariantBroken(HoldfastError):
         self.invariant = invariant
 
 
+@dataclass(frozen=True, slots=True)
+class Within:
+    """An invariant that says something about these phases only; a step to another one need not ask it."""
+
+    phases: frozenset[Any]
+    holds: Invariant[Any]
+
+    def __call__(self, state: HasPhase) -> bool:
+        """Whether it holds in a state of any phase."""
+        return state.phase not in self.phases or self.holds(state)
+
+
 class Stepped(NamedTuple, Generic[S]):
     """What an accepted input gave."""
 
@@ -194,10 +206,20 @@ class Machine(Generic[S]):
                 by_phase.setdefault((one.input, phase), []).append(one)
         table = {key: tuple(found) for key, found in by_phase.items()}
         object.__setattr__(self, "_table", table)
-        object.__setattr__(self, "_checks", tuple(self.invariants.items()))
+        object.__setattr__(self, "_checks", {one: self._checks_in(one) for one in self.phases})
 
     _table: Mapping[tuple[type, Any], tuple[Row[S], ...]] = field(init=False, repr=False)
-    _checks: tuple[tuple[str, Invariant[S]], ...] = field(init=False, repr=False)
+    _checks: Mapping[Any, tuple[tuple[str, Invariant[S]], ...]] = field(init=False, repr=False)
+
+    def _checks_in(self, phase: Any) -> tuple[tuple[str, Invariant[S]], ...]:
+        """The invariants that can fail in a phase."""
+        found: list[tuple[str, Invariant[S]]] = []
+        for name, holds in self.invariants.items():
+            if not isinstance(holds, Within):
+                found.append((name, holds))
+            elif phase in holds.phases:
+                found.append((name, holds.holds))
+        return tuple(found)
 
     @property
     def phases(self) -> tuple[Any, ...]:
@@ -211,6 +233,15 @@ class Machine(Generic[S]):
 
     def apply(self, state: S, input_: object) -> Stepped[S]:
         """Take one step; raises `NoTransition` or `GuardRejected` and changes nothing."""
+        fired, new = self._step(state, input_)
+        return Stepped(new, fired.effects(state, new, input_))
+
+    def advance(self, state: S, input_: object) -> S:
+        """The same step for whoever carries no effects out: the new state alone."""
+        return self._step(state, input_)[1]
+
+    def _step(self, state: S, input_: object) -> tuple[Row[S], S]:
+        """The row that fires, and the new state."""
         rows = self._table.get((type(input_), state.phase))
         if rows is None:
             raise NoTransition(self.name, state.phase, input_)
@@ -221,10 +252,10 @@ class Machine(Generic[S]):
             else:
                 new = one.update(state, input_)
                 if new is not state:
-                    for name, holds_in in self._checks:
+                    for name, holds_in in self._checks[new.phase]:
                         if not holds_in(new):
                             raise InvariantBroken(self.name, name, new)
-                return Stepped(new, one.effects(state, new, input_))
+                return one, new
         raise GuardRejected(self.name, state.phase, input_, self.failed_guards(state, input_))
 
     def failed_guards(self, state: S, input_: object) -> tuple[str, ...]:
@@ -247,7 +278,7 @@ class Machine(Generic[S]):
 
     def check(self, state: S) -> S:
         """`state` itself, or `InvariantBroken`: what a loaded state must pass."""
-        for name, holds in self._checks:
+        for name, holds in self.invariants.items():
             if not holds(state):
                 raise InvariantBroken(self.name, name, state)
         return state

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.machines import turn_inputs as t
-from holdfast.machines.kernel import Machine
+from holdfast.machines.kernel import Machine, Within
 from holdfast.machines.outcome import TERMINAL_PHASES, Cause, Outcome, TurnPhase
 from holdfast.machines.retry import FailureKind, RetryPlan
 from holdfast.machines.turn_inputs import (
@@ -66,10 +66,6 @@ _PAIRS = {
 # -- invariants: `machines.md` §3.7, in its order --------------------------------------------------------
 
 
-def _ready_is_empty(s: Turn) -> bool:
-    return s.phase is not _READY or s == _INITIAL
-
-
 def _live_or_not(s: Turn) -> bool:
     if s.phase not in LIVE:
         return s.run_id is None
@@ -78,8 +74,6 @@ def _live_or_not(s: Turn) -> bool:
 
 
 def _ending_fits(s: Turn) -> bool:
-    if s.phase not in TERMINAL_PHASES:
-        return True
     if s.ended_run_id is None or s.outcome not in _ENDINGS[s.phase]:
         return False
     if s.phase is not _FAILED:
@@ -123,17 +117,17 @@ def _boundaries_fit(s: Turn) -> bool:
 
 
 _INVARIANTS: dict[str, Callable[[Turn], bool]] = {
-    "Ready holds nothing": _ready_is_empty,
+    "Ready holds nothing": Within(frozenset({_READY}), lambda s: s == _INITIAL),
     "a live phase has a run and no ending, and no other phase has a run": _live_or_not,
-    "a terminal phase names its run, a fitting outcome, and on a failure the cause": _ending_fits,
+    "a terminal phase names its run, a fitting outcome, and on a failure the cause": Within(
+        TERMINAL_PHASES, _ending_fits
+    ),
     "operations are open exactly while they are waited for, the barrier among them": _batch_fits,
     "extraction stays in its phases and within its retries": _extraction_fits,
     "recovery follows a plan of 1 ≤ attempt ≤ max": _retry_fits,
-    "immediate appends never reach the model": lambda s: (
-        s.phase not in _ASKING or s.shape in CONVERSATIONS
-    ),
-    "a cancel is only pending in a run at work": lambda s: (
-        not s.cancel_requested or s.phase in ACTIVE
+    "immediate appends never reach the model": Within(_ASKING, lambda s: s.shape in CONVERSATIONS),
+    "a cancel is only pending in a run at work": Within(
+        frozenset(TurnPhase) - ACTIVE, lambda s: not s.cancel_requested
     ),
     "boundaries come after what was admitted and before completion": _boundaries_fit,
 }
