@@ -56,6 +56,7 @@ async def test_progress_is_told_in_order_and_without_secrets(traced: bool):
         with tracing(traced):
             args = {"steps": [*odd_ones, *steps, {"progress": 3, "total": "x", "message": 7}]}
             assert await server.call("steps", args, context()) == "stepped"
+            assert traced or len(told) == 3
         await until(lambda: len(told) == 3)
     assert [(one.progress, one.total, one.message) for one in told] == [
         (1.0, None, None),
@@ -63,6 +64,18 @@ async def test_progress_is_told_in_order_and_without_secrets(traced: bool):
         (3.0, None, None),
     ]
     assert {(one.effect_id, one.tool, one.session_id) for one in told} == {("e1", "steps", "s1")}
+
+
+@both
+async def test_who_can_not_be_told_harms_nobody(traced: bool):
+    def told(_: Step) -> None:
+        raise OSError
+
+    async with opened(odd(), Services(progress=told)) as server:
+        with tracing(traced):
+            args = {"steps": [{"progress": 1}]}
+            assert await server.call("steps", args, context()) == "stepped"
+            assert await server.call("echo", {}, context()) == "{}"
 
 
 @both
@@ -125,16 +138,16 @@ async def test_many_calls_get_their_own_answers():
     assert found == {at: json.dumps({"at": at}) for at in range(100)}
 
 
-def test_only_answers_that_a_call_waits_for_are_taken():
+async def test_only_answers_that_a_call_waits_for_are_taken():
     answers = Answers()
     answers.expect(1, None)
-    assert not answers.take(JSONRPCNotification(jsonrpc="2.0", method="x"))
-    assert not answers.take(JSONRPCResponse(jsonrpc="2.0", id=2, result={}))
+    assert not await answers.take(JSONRPCNotification(jsonrpc="2.0", method="x"))
+    assert not await answers.take(JSONRPCResponse(jsonrpc="2.0", id=2, result={}))
     error = ErrorData(code=1, message="")
-    assert not answers.take(JSONRPCError(jsonrpc="2.0", id=None, error=error))
-    assert answers.take(JSONRPCError(jsonrpc="2.0", id="1", error=error))
+    assert not await answers.take(JSONRPCError(jsonrpc="2.0", id=None, error=error))
+    assert await answers.take(JSONRPCError(jsonrpc="2.0", id="1", error=error))
     answers.forget(1)
-    assert not answers.take(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
+    assert not await answers.take(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
 
 
 async def test_nothing_is_called_before_and_after_the_connection():

@@ -7,6 +7,7 @@ says, and everything else that it is asked, is the SDK's business.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -17,12 +18,16 @@ from mcp_types import (
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
+    JSONRPCNotification,
     JSONRPCResponse,
     RequestId,
 )
 
+_log = logging.getLogger(__name__)
+
 Outcome: TypeAlias = dict[str, Any] | ErrorData
 
+_PROGRESS = "notifications/progress"
 _CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
 
 
@@ -55,7 +60,10 @@ class Answers:
         self._waiting: dict[RequestId, Waiting] = {}
 
     def expect(self, request_id: RequestId, on_progress: ProgressFnT | None) -> Waiting:
-        """From here on an answer to it is awaited; whoever waits for it says when no longer."""
+        """From here on an answer to it is awaited; whoever waits for it says when no longer.
+
+        What is told by `on_progress` must not be waited for: nothing is heard meanwhile.
+        """
         waiting = self._waiting[request_id] = Waiting(on_progress)
         return waiting
 
@@ -63,12 +71,17 @@ class Answers:
         """Nobody waits for it any more: an answer would be too late."""
         self._waiting.pop(request_id, None)
 
-    def take(self, message: JSONRPCMessage) -> bool:
-        """Hand over an answer; false for what is none, or none that a call waits for."""
+    async def take(self, message: JSONRPCMessage) -> bool:
+        """Hand over an answer, or how far a call is; false for what is neither, or for no call that waits.
+
+        To be called in the order in which a server speaks: after its answer, nobody hears how far a call is.
+        """
         if isinstance(message, JSONRPCResponse):
             outcome: Outcome = message.result
         elif isinstance(message, JSONRPCError):
             outcome = message.error
+        elif isinstance(message, JSONRPCNotification):
+            return message.method == _PROGRESS and await self._progress(message.params or {})
         else:
             return False
         waiting = self._of(message.id)
@@ -77,16 +90,18 @@ class Answers:
         waiting.end(outcome)
         return True
 
-    async def progress(self, params: Mapping[str, Any] | None) -> None:
-        """Tell a caller how far its call is."""
-        told = params or {}
+    async def _progress(self, told: Mapping[str, Any]) -> bool:
         waiting, progress = self._of(told.get("progressToken")), _number(told.get("progress"))
         if waiting is None or waiting.on_progress is None or progress is None:
-            return
+            return False
         message = told.get("message")
-        await waiting.on_progress(
-            progress, _number(told.get("total")), message if isinstance(message, str) else None
-        )
+        try:
+            await waiting.on_progress(
+                progress, _number(told.get("total")), message if isinstance(message, str) else None
+            )
+        except Exception:  # whoever is told must not harm the connection
+            _log.exception("A step of a call could not be told.")
+        return True
 
     def close(self) -> None:
         """No answer can come any more."""

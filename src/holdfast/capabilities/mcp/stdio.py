@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias, cast
 
 import anyio
-from anyio.abc import AsyncResource, ByteReceiveStream, ByteSendStream, Process
+from anyio.abc import AsyncResource, ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
@@ -24,6 +24,7 @@ from pydantic_core import from_json
 
 from holdfast.capabilities.mcp.answers import Answers
 from holdfast.capabilities.mcp.errlog import ErrorLog
+from holdfast.capabilities.mcp.telling import Telling
 
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message."""
@@ -34,7 +35,6 @@ GRACE = 1.0
 TERM_GRACE = 0.5
 """Seconds it has once it was told to."""
 
-_QUEUE = 256
 _ENDS = 200
 _POLL = 0.01
 _REAP = 2.0
@@ -44,9 +44,7 @@ _ID_LAST = re.compile(rb'"id"\s*:\s*(\d+)\s*\}\s*$')
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 Incoming: TypeAlias = SessionMessage | Exception
-Streams: TypeAlias = tuple[
-    MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]
-]
+Streams: TypeAlias = tuple[MemoryObjectReceiveStream[Incoming], Telling]
 
 
 class Lines:
@@ -94,34 +92,26 @@ async def stdio(
 
     The answers that `answers` takes are not among what is read.
     """
-    process = await anyio.open_process(
-        list(argv),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(env),
-        cwd=cwd,
-        start_new_session=True,
-    )
+    process, pipe = await _started(argv, env, cwd)
     # From here to the task group nothing is awaited: a cancellation in between would leave the process alone.
     incoming, read = anyio.create_memory_object_stream[Incoming](0)
-    # So much may wait for a server that does not read; only then do callers notice.
-    write, outgoing = anyio.create_memory_object_stream[SessionMessage](_QUEUE)
-    told, eof = anyio.Event(), anyio.Event()
+    telling, eof = Telling(pipe, incoming.close), anyio.Event()
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_hear, process, incoming, answers, log, eof)
-            group.start_soon(_tell, process, outgoing, incoming, told)
+            group.start_soon(telling.own)
             group.start_soon(_complaints, process, log)
             try:
-                yield read, write
+                yield read, telling
             finally:
                 with anyio.CancelScope(shield=True):
                     # What was said last may be that a call is cancelled: it has a moment to be written.
-                    write.close()
+                    telling.close()
                     with anyio.move_on_after(TERM_GRACE):
-                        await told.wait()
+                        await telling.told.wait()
                     by_itself = eof.is_set()
+                    with anyio.move_on_after(TERM_GRACE):
+                        await telling.end()
                     code = await _end(process)
                     log.exit_code = code if by_itself else None
                 group.cancel_scope.cancel()
@@ -129,8 +119,33 @@ async def stdio(
         if process.returncode is None:
             # A loop that is interrupted twice cancels all there is, shielded or not: a server that hangs would stay.
             _signal(process, signal.SIGKILL)
-        for stream in (incoming, read, write, outgoing):
+        telling.release()
+        for stream in (incoming, read):
             stream.close()
+
+
+async def _started(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | None
+) -> tuple[Process, int]:
+    """The process, and our end of the pipe that it reads."""
+    theirs, ours = os.pipe()
+    try:
+        os.set_blocking(ours, False)
+        process = await anyio.open_process(
+            list(argv),
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    return process, ours
 
 
 async def _hear(
@@ -148,7 +163,9 @@ async def _hear(
                     message = (
                         _too_long(*line, log) if isinstance(line, tuple) else _parsed(line, log)
                     )
-                    if message is None or (answers is not None and answers.take(message.message)):
+                    if message is None or (
+                        answers is not None and await answers.take(message.message)
+                    ):
                         continue
                     await incoming.send(message)
         eof.set()
@@ -189,25 +206,6 @@ def _failure(number: int, why: str) -> SessionMessage:
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=error))
 
 
-async def _tell(
-    process: Process,
-    outgoing: MemoryObjectReceiveStream[SessionMessage],
-    incoming: MemoryObjectSendStream[Incoming],
-    told: anyio.Event,
-) -> None:
-    stdin = cast("ByteSendStream", process.stdin)
-    try:
-        async with outgoing:
-            async for one in outgoing:
-                text = one.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await stdin.send(f"{text}\n".encode())
-    except _GONE:
-        # It may be alive, but it does not listen any more: nobody should wait for it.
-        await incoming.aclose()
-    finally:
-        told.set()
-
-
 async def _complaints(process: Process, log: ErrorLog) -> None:
     stderr = cast("ByteReceiveStream", process.stderr)
     with suppress(anyio.EndOfStream, *_GONE):
@@ -216,8 +214,7 @@ async def _complaints(process: Process, log: ErrorLog) -> None:
 
 
 async def _end(process: Process) -> int | None:
-    """End the whole process group, whatever state it is in; every wait is bounded."""
-    await _closed(process.stdin)
+    """End the whole process group, whatever state it is in; every wait is bounded. Its input has ended."""
     if not await _ended(process, GRACE):
         _signal(process, signal.SIGTERM)
         await _ended(process, TERM_GRACE)

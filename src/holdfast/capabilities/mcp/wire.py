@@ -11,16 +11,8 @@ from itertools import count
 from typing import Any, cast
 
 import anyio
-from anyio.abc import TaskStatus
 from mcp.client.session import ClientSession
-from mcp.shared.dispatcher import (
-    CallOptions,
-    DispatchContext,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    ProgressFnT,
-)
+from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
@@ -70,33 +62,15 @@ class Wire(JSONRPCDispatcher[TransportContext]):
         self.pages: dict[str | None, list[object]] = {}
         """The tools that were listed last, by cursor, exactly as the server describes them."""
 
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        *,
-        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
+    async def run(self, *args: Any, **kwargs: Any) -> None:
         """Receive until the other side is gone."""
-        answers = self._answers
-
-        async def notified(
-            context: DispatchContext[TransportContext],
-            method: str,
-            params: Mapping[str, Any] | None,
-        ) -> None:
-            if answers is not None and method == "notifications/progress":
-                await answers.progress(params)
-            await on_notify(context, method, params)
-
         self._runs = True
         try:
-            await super().run(on_request, notified, on_notify_intercept, task_status=task_status)
+            await super().run(*args, **kwargs)
         finally:
             self._runs = False
-            if answers is not None:
-                answers.close()
+            if self._answers is not None:
+                self._answers.close()
             self.ended.set()
 
     async def send_raw_request(
