@@ -20,7 +20,7 @@ from holdfast.contracts import (
     Risk,
     SideEffect,
 )
-from holdfast.contracts._base import sure
+from holdfast.contracts._base import made
 from holdfast.errors import HoldfastError
 from holdfast.gate.budgets import Purse
 from holdfast.gate.executor import Executor, Toolbox
@@ -111,7 +111,7 @@ class Desk:
 
     def post(self, drafts: Sequence[Draft]) -> None:
         """Record without waiting."""
-        everything = self._all(drafts)
+        everything = [*self._all(drafts)]  # they are read a moment later
         if everything:  # what was to be said may be on record already
             self.pen.post(len(everything), lambda: everything)
 
@@ -137,9 +137,11 @@ class Desk:
         self.handed += 1
         return self.handed
 
-    def _all(self, drafts: Sequence[Draft]) -> list[Draft]:
+    def _all(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
         if self.runless:
             return [draft.model_copy(update={"run_id": None}) for draft in drafts]
+        if self.begin is None and not self.held:
+            return drafts
         return [*self._first(), *self._held(), *drafts]
 
     def _held(self) -> Sequence[Draft]:
@@ -280,13 +282,15 @@ def call_record(
 ) -> ExternalCallRecord:
     """The line about a call in its run's result."""
     status = CallStatus.OK if error is None else STATUSES.get(error.code, CallStatus.ERROR)
-    return sure(
+    return made(
         ExternalCallRecord,
-        name=name,
-        side_effect=side_effect,
-        duration_ms=int(took * 1000),
-        status=status,
-        request_digest=request,
-        response_digest=response,
-        error=error,
+        {
+            "name": name,
+            "side_effect": side_effect,
+            "duration_ms": int(took * 1000),
+            "status": status,
+            "request_digest": request,
+            "response_digest": response,
+            "error": error,
+        },
     )

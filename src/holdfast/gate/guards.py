@@ -59,6 +59,10 @@ class Guards:
         self._redactor = redactor
         self.agents: bool = any(hooks.any(point) for point in _AGENTS)
         """Whether hooks look at agents' runs, beyond their calls."""
+        self.changes_calls: bool = hooks.any(_P.BEFORE_TOOL_CALL)
+        """Whether hooks look at calls at all."""
+        self.changes_results: bool = hooks.any(_P.AFTER_TOOL_CALL)
+        """Whether hooks look at results at all."""
 
     async def before(
         self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]
@@ -120,16 +124,6 @@ class Guards:
             summary = said.summary if isinstance(said, Note) else ""
             return None, try_again(crossing.name, summary)
         return fired.view.result, None
-
-    @property
-    def changes_calls(self) -> bool:
-        """Whether hooks look at calls at all."""
-        return self._hooks.any(_P.BEFORE_TOOL_CALL)
-
-    @property
-    def changes_results(self) -> bool:
-        """Whether hooks look at results at all."""
-        return self._hooks.any(_P.AFTER_TOOL_CALL)
 
     async def before_asking(self, crossing: Crossing, view: View) -> View:
         """The question as hooks leave it. They raise the risk, never lower it."""

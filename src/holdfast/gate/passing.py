@@ -13,7 +13,7 @@ from holdfast.contracts import (
     Json,
     Reserved,
 )
-from holdfast.contracts._base import sure
+from holdfast.contracts._base import made
 from holdfast.gate.crossing import Crossing
 from holdfast.gate.executor import Executor
 from holdfast.gate.policy import Ruling
@@ -67,28 +67,32 @@ class Passing:
     def intent(self, crossing: Crossing) -> EffectIntent:
         """What is about to happen."""
         capability = self.capability
-        return sure(
+        return made(
             EffectIntent,
-            effect_id=crossing.effect_id,
-            kind=crossing.kind,
-            name=crossing.name,
-            side_effect=capability.side_effect,
-            idempotent=capability.idempotent,
-            reconcilable=self.executor.reconciles,
-            ordinal=crossing.number,
-            line=crossing.line,
-            awaited=capability.asynchronous,
-            request=self.request,
-            capability=capability.digest,
-            call_id=crossing.call_id,
-            beside=crossing.beside,
-            turn=crossing.turn,
-            context=crossing.context,
-            accounts=crossing.desk.accounts if self.reserved is not None else (),
-            approval_id=self.approval_id,
-            grant_id=self.grant_id,
-            reserved=self.reserved,
-            policy_refs=self.ruling.rule_ids,
-            content_refs=(self.body.ref.digest,),
-            redacted_summary=f"{'ask' if crossing.asks_model else 'execute'} {crossing.name}",
+            {
+                "effect_id": crossing.effect_id,
+                "kind": crossing.kind,
+                "name": crossing.name,
+                "side_effect": capability.side_effect,
+                "idempotent": capability.idempotent,
+                "idempotency_key": None,
+                "dedupe_key": None,
+                "reconcilable": self.executor.reconciles,
+                "ordinal": crossing.number,
+                "awaited": capability.asynchronous,
+                "line": crossing.line,
+                "request": self.request,
+                "capability": capability.digest,
+                "call_id": crossing.call_id,
+                "beside": crossing.beside,
+                "turn": crossing.turn,
+                "context": crossing.context,
+                "accounts": crossing.desk.accounts if self.reserved is not None else (),
+                "approval_id": self.approval_id,
+                "grant_id": self.grant_id,
+                "reserved": self.reserved,
+                "policy_refs": self.ruling.rule_ids,
+                "content_refs": (self.body.ref.digest,),
+                "redacted_summary": f"{'ask' if crossing.asks_model else 'execute'} {crossing.name}",
+            },
         )

@@ -23,7 +23,7 @@ from holdfast.contracts import (
     SideEffect,
     canonical_json,
 )
-from holdfast.contracts._base import sure
+from holdfast.contracts._base import made
 from holdfast.contracts.effect import EffectSeen
 from holdfast.errors import HoldfastError
 from holdfast.gate._refusals import Refused, not_as_promised, redacted
@@ -39,6 +39,7 @@ from holdfast.gate.redact import Redactor
 from holdfast.journal import Journal
 
 _S = EffectStatus
+_read = json.JSONDecoder().raw_decode  # what is canonical has no spaces around it to look for
 
 MAX_REFUSED = 64 * 1024
 """Bytes of the arguments of a call that was not made, up to which they are kept."""
@@ -54,11 +55,12 @@ class Results:
 
     async def gave(self, act: Act, value: Json, *, resolved: str | None = None) -> Outcome:
         """A value came: check it, record it, and hand it on."""
-        executor, crossing = act.passing.executor, act.crossing
+        passing, crossing = act.passing, act.crossing
+        executor = passing.executor
         try:
             executor.check_result(value)
             value = self._redactor.json(value)
-            data = check_response(crossing.name, value, act.passing.limits)
+            data = check_response(crossing.name, value, passing.limits)
             body = Body.of(data, role="result", mime="application/json")
         except HoldfastError as why:
             error = redacted(self._redactor, ErrorObject.of(why))
@@ -66,8 +68,8 @@ class Results:
         await self._record(act, _S.COMPLETED, body=body, resolved=resolved)
         record = call_record(
             crossing.name,
-            act.passing.capability.side_effect,
-            act.passing.request,
+            executor.capability.side_effect,
+            passing.request,
             took=monotonic() - act.started,
             response=body.ref.digest,
         )
@@ -229,49 +231,52 @@ class Results:
         resolved: str | None = None,
     ) -> None:
         """Record the result; from here on, its place among the results of the run is fixed."""
-        crossing, context = act.crossing, act.context
-        desk = crossing.desk
-        spent, took = self._settle(act), act.took
-        keeps = status is _S.COMPLETED and bool(context.kept.bodies)
-        bodies = ((body,) if body else ()) + (context.kept.bodies if keeps else ())
+        crossing, passing, context = act.crossing, act.passing, act.context
+        desk, careful, completed = crossing.desk, act.careful, status is _S.COMPLETED
+        run_id, bodies = desk.run_id, (body,) if body else ()
+        keeps = completed and context.kept.bodies
+        result = made(
+            EffectResult,
+            {
+                "effect_id": crossing.effect_id,
+                "terminal_status": status,
+                "external_operation_id": self._external(context),
+                "reconciliation_ref": None,
+                "error": error,
+                "raised": kind,
+                "attempt": context.attempt if context.attempt > 1 else None,
+                "resolved": resolved,
+                "hooked": completed and self._hooked(crossing),
+                "spent": self._settle(act),
+                "usage": context.usage,
+                "duration_ms": int(act.took * 1000),
+                "content_refs": (body.ref.digest,) if body else (),
+                "redacted_summary": f"{crossing.name} {status._value_}",
+            },
+        )
+        if keeps:
+            bodies += keeps
 
-        def made() -> Draft:
-            result = sure(
-                EffectResult,
-                effect_id=crossing.effect_id,
-                terminal_status=status,
-                external_operation_id=self._external(context),
-                error=error,
-                raised=kind,
-                attempt=context.attempt if context.attempt > 1 else None,
-                resolved=resolved,
-                hooked=status is _S.COMPLETED and self._hooked(crossing),
-                spent=spent,
-                usage=context.usage,
-                duration_ms=int(took * 1000),
-                content_refs=(body.ref.digest,) if body else (),
-                redacted_summary=f"{crossing.name} {status.value}",
-            )
-            return Draft.of(result, run_id=desk.run_id, bodies=bodies)
+        def draft() -> Draft:
+            return Draft.of(result, run_id=run_id, bodies=bodies)
 
         crossing.ordered(desk.next_order())
-        passing = act.passing
         # From here on it is told: hooks may look at the result for long, and it is no slow read meanwhile.
         intent, passing.untold = passing.untold, None
         if intent is not None and keeps:  # whoever has its name may look for it at once
-            await desk.append([*passing.before(intent, desk.run_id), made()], durable=False)
+            await desk.append([*passing.before(intent, run_id), draft()], durable=False)
         elif intent is not None:
             # Nobody waits for these records: they are made where they are written, while the code goes on.
             count = len(passing.drafts) + 2
-            desk.post_made(count, lambda: [*passing.before(intent, desk.run_id), made()])
+            desk.post_made(count, lambda: [*passing.before(intent, run_id), draft()])
         elif crossing.lazy:
-            desk.hold([made()], durable=act.careful)
-        elif act.careful or desk.shares or crossing.asks_model or keeps:
-            await desk.append([made()], durable=act.careful)
+            desk.hold([draft()], durable=careful)
+        elif careful or desk.shares or crossing.asks_model or keeps:
+            await desk.append([draft()], durable=careful)
         else:
             # Were it lost, the call would be made again, which the other side recognises. Whatever the code does
             # next is recorded behind it, most often in the same commit.
-            desk.post_made(1, lambda: [made()])
+            desk.post_made(1, lambda: [draft()])
 
     def _partial(self, act: Act) -> Body | None:
         """What a person may have seen of an answer that broke off."""
@@ -302,4 +307,4 @@ class Results:
 
 def _as_recorded(value: Json, data: bytes) -> Json:
     """The value as whoever reads it from the record gets it: code may look at the order of keys."""
-    return json.loads(data) if isinstance(value, dict | list) else value
+    return _read(data.decode())[0] if isinstance(value, (dict, list)) else value
