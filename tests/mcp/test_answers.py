@@ -17,6 +17,7 @@ from holdfast.capabilities.mcp import Services
 from holdfast.capabilities.mcp.answers import Answers
 from holdfast.capabilities.mcp.services import Step
 from holdfast.capabilities.mcp.wire import Wire
+from holdfast.contracts import Json
 from holdfast.errors import ModelError
 from holdfast.gate.executor import Unsure
 
@@ -73,7 +74,7 @@ async def test_who_can_not_be_told_harms_nobody(traced: bool):
 
     async with opened(odd(), Services(progress=told)) as server:
         with tracing(traced):
-            args = {"steps": [{"progress": 1}]}
+            args: dict[str, Json] = {"steps": [{"progress": 1}]}
             assert await server.call("steps", args, context()) == "stepped"
             assert await server.call("echo", {}, context()) == "{}"
 

@@ -62,7 +62,7 @@ class Compaction:
         """
         work = self._work
         how = work.spec.compact
-        if how is None or not (force or wanted or self._due()):
+        if how is None or not (force or wanted or self.due()):
             return False
         keep = _tail(work.transcript.messages, 1 if force else how.keep_turns)
         if keep is None:
@@ -105,9 +105,11 @@ class Compaction:
         found = await history_of(work.journal, work.session.id)
         return found.transcript.digest != work.transcript.digest
 
-    def _due(self) -> bool:
+    def due(self) -> bool:
+        """Whether it has become too long."""
         transcript, how = self._work.transcript, self._work.spec.compact
-        assert how is not None
+        if how is None:
+            return False
         if max(transcript.tokens, transcript.reported) < (how.at_tokens or self._threshold()):
             return False
         since = self._tried if self._tried is not None else transcript.settled_at

@@ -126,14 +126,9 @@ class Inbox:
     def __init__(self, work: Work) -> None:
         self._work = work
 
-    async def take(self, *, look: bool) -> bool:
-        """Make what steers this run part of its conversation; whether there was any.
-
-        `look` even if nobody has said that there is something: the run is about to end.
-        """
+    async def take(self) -> bool:
+        """Make what steers this run part of its conversation; whether there was any."""
         work = self._work
-        if not (look or work.nudged):
-            return False
         work.nudged = False
         while True:
             found = await waiting(work.journal, work.session.id)

@@ -10,7 +10,9 @@ that call's result with the next question. A turn with one call that changes som
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from time import monotonic
+from typing import ClassVar
 
 import anyio
 
@@ -45,6 +47,8 @@ class Loop:
 
     def __init__(self, work: Work, turn: t.Turn, *, used_ms: int = 0) -> None:
         self.work = work
+        self.run_id = work.run_id
+        """The run."""
         self.turn = turn
         self.end = End()
         self.parked = False
@@ -68,7 +72,7 @@ class Loop:
                     self._stopped()
                     break
                 try:
-                    await (self._step() if self.work.unheard is None else self._hear())
+                    await (self._phase() if self.work.unheard is None else self._hear())
                 except Left:
                     self.parked = True
                 except HookStop as stop:
@@ -80,22 +84,8 @@ class Loop:
         if self._scope.cancelled_caught:
             self._stopped()
 
-    async def _step(self) -> None:
-        match self.turn.phase:
-            case _P.APPLYING_PRIMITIVE:
-                await self._applying()
-            case _P.CALLING_LLM:
-                await self._calling()
-            case _P.WAITING_FOR_OPS:
-                await self._acting()
-            case _P.DRAINING_BOUNDARY:
-                await self._boundary()
-            case _P.EXTRACTING:
-                await self._extracting()
-            case _P.ERROR_RECOVERY:
-                await self._recovering()
-            case _:
-                self._stopped()
+    def _phase(self) -> Awaitable[None]:
+        return self._phases.get(self.turn.phase, Loop._cancelling)(self)
 
     async def _hear(self) -> None:
         """Hooks look at an answer that came before the process died: nobody knows whether they did."""
@@ -157,7 +147,8 @@ class Loop:
         fresh = fresh and guards.active
         if fresh:
             self._add(await guards.before_context(turn, transcript.messages))
-        await self._compaction.check(left_ms=left)
+        if self._compaction.due():
+            await self._compaction.check(left_ms=left)
         if fresh and await guards.after_context(turn, transcript.messages, transcript.tokens):
             await self._compaction.check(left_ms=left, wanted=True)
 
@@ -166,10 +157,12 @@ class Loop:
         work = self.work
         words = await work.session.boundary(turn)
         work.desk.toolbox = work.session.toolbox
-        given = [Draft.of(NoticeGiven(turn=turn, text=one), run_id=work.run_id) for one in words]
-        if given:
+        if words:
+            given = [
+                Draft.of(NoticeGiven(turn=turn, text=one), run_id=self.run_id) for one in words
+            ]
             work.desk.hold(given, durable=False)
-        self._add(words)
+            self._add(words)
 
     def _add(self, words: list[str]) -> None:
         """What hooks say is part of the conversation; it is on record."""
@@ -208,8 +201,8 @@ class Loop:
             self._stopped()
             return
         calls = self.work.transcript.open_calls()
-        ids = frozenset(call.id for call in calls)
         if self.turn.batch is not None and not self.turn.batch.registered:
+            ids = frozenset([call.id for call in calls])
             self._apply(t.RegisterPendingOps(self.run_id, ids, ids))
         if calls:
             making = Calls(self.work)
@@ -231,10 +224,11 @@ class Loop:
             self._apply(t.EnterExtraction(self.run_id, self.work.spec.output_retries))
             return
         last = self.work.transcript.messages[-1]
-        done = isinstance(last, AssistantMessage)
+        done = last.role == "assistant"  # `isinstance` takes ten times as long to say no of a model
         steered = False
-        if self._cancel is None:
-            steered = await self._inbox.take(look=done)
+        # At the end it looks even if nobody has said that there is something.
+        if self._cancel is None and (done or self.work.nudged):
+            steered = await self._inbox.take()
         if steered or not done or not await self._may_complete():
             self._apply(t.BoundaryContinue(self.run_id))
         elif (
@@ -287,6 +281,18 @@ class Loop:
             self._stopped()
         else:
             self._apply(t.RetryRequested(self.run_id, retry.plan.attempt))
+
+    async def _cancelling(self) -> None:
+        self._stopped()
+
+    _phases: ClassVar[dict[TurnPhase, Callable[[Loop], Awaitable[None]]]] = {
+        _P.APPLYING_PRIMITIVE: _applying,
+        _P.CALLING_LLM: _calling,
+        _P.WAITING_FOR_OPS: _acting,
+        _P.DRAINING_BOUNDARY: _boundary,
+        _P.EXTRACTING: _extracting,
+        _P.ERROR_RECOVERY: _recovering,
+    }
 
     # -- endings --------------------------------------------------------------------------------------
 
@@ -364,11 +370,6 @@ class Loop:
         self._stopped()
 
     # -- parts ----------------------------------------------------------------------------------------
-
-    @property
-    def run_id(self) -> str:
-        """The run."""
-        return self.work.run_id
 
     def _left_ms(self) -> int | None:
         """The time that is left; `None`: as much as it likes."""

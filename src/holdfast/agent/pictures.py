@@ -10,7 +10,7 @@ the strictest of these references allows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from holdfast.contracts import ContentRef, Json, Privacy
@@ -44,18 +44,26 @@ def pictures_in(value: Json) -> tuple[Picture, ...]:
     if not isinstance(value, dict | list):
         return ()
     found: dict[str, Picture] = {}
-    for one in islice(_values(value, _DEEP), _LOOKED_AT):
-        picture = _picture(one) if isinstance(one, dict) else None
-        if picture is not None and len(found) < SHOWN:
-            found.setdefault(picture.digest, picture)
+    _find(value, found, _DEEP, _LOOKED_AT)
     return tuple(found.values())
 
 
-def _values(value: Json, depth: int) -> Iterator[Json]:
-    yield value
-    if depth > 0 and isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _values(one, depth - 1)
+def _find(
+    value: dict[str, Json] | list[Json], found: dict[str, Picture], depth: int, left: int
+) -> int:
+    """Find pictures in a value and inside it, and look at no more than `left` values; how many may still be looked at."""
+    left -= 1
+    if isinstance(value, dict):
+        picture = _picture(value)
+        if picture is not None and len(found) < SHOWN:
+            found.setdefault(picture.digest, picture)
+        value = [*value.values()]
+    if depth > 0:
+        for one in value:
+            if left <= 0:
+                break
+            left = _find(one, found, depth - 1, left) if isinstance(one, dict | list) else left - 1
+    return left
 
 
 def _picture(value: dict[str, Json]) -> Picture | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -227,6 +227,8 @@ def _unlike(model: Model, why: Exception) -> OperatorError:
 
 def _told_apart(answer: ModelAnswer) -> ModelAnswer:
     """The answer with a name of its own for each of its calls: results, and what is on record, go by it."""
+    if len(answer.parts) < 2:
+        return answer
     names = [part.id for part in answer.parts if part.kind == "tool_call"]
     if len(names) < 2 or len(set(names)) == len(names):
         return answer
@@ -248,7 +250,10 @@ def _in_order(answer: ModelAnswer) -> ModelAnswer:
 
     Whoever reads it from the record asks on with the same bytes, and a provider's cache of them still holds.
     """
-    if not any(_has_order(part) for part in answer.parts):
+    for part in answer.parts:
+        if part.kind == "tool_call" and not _is_in_order(part.arguments):
+            break
+    else:
         return answer
     parts = tuple(
         sure(
@@ -265,10 +270,19 @@ def _in_order(answer: ModelAnswer) -> ModelAnswer:
     return made(ModelAnswer, {**answer.__dict__, "parts": parts})
 
 
-def _has_order(part: Part) -> bool:
-    if part.kind != "tool_call":
-        return False
-    return len(part.arguments) > 1 or any(type(one) is not str for one in part.arguments.values())
+def _is_in_order(value: Any) -> bool:
+    """Whether sorting it would change nothing; most arguments are one or two plain values."""
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        if len(found) > 1 and [*found] != sorted(found):
+            return False
+        value = found.values()
+    elif not isinstance(value, list):
+        return True
+    for one in cast("Iterable[Any]", value):
+        if isinstance(one, dict | list) and not _is_in_order(one):
+            return False
+    return True
 
 
 def _sorted(value: Any) -> Any:

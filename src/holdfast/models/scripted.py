@@ -162,7 +162,7 @@ class Scripted:
 
     async def _authored(self, author: Author, request: ModelRequest) -> _Said:
         step = author(request)
-        if inspect.isawaitable(step):
+        if type(step) is not ModelAnswer and inspect.isawaitable(step):
             step = await step
         if isinstance(step, ModelAnswer) and all(call.id for call in _calls(step.parts)):
             return _Said(step, _WHOLE)
@@ -221,13 +221,13 @@ def _answered(request: ModelRequest) -> int:
     return sum([type(message) is AssistantMessage for message in request.messages])
 
 
-def _calls(parts: tuple[Part, ...]) -> Iterator[ToolCallPart]:
-    return (part for part in parts if part.kind == "tool_call")
+def _calls(parts: tuple[Part, ...]) -> list[ToolCallPart]:
+    return [part for part in parts if part.kind == "tool_call"]
 
 
 def _answer(line: Line, at: int, usage: ModelUsage) -> ModelAnswer:
     parts = tuple(_named(line.parts, at))
-    finish = line.finish or ("tool_calls" if any(_calls(parts)) else "stop")
+    finish = line.finish or ("tool_calls" if _calls(parts) else "stop")
     return made(
         ModelAnswer,
         {

@@ -99,7 +99,7 @@ class Answers:
             await waiting.on_progress(
                 progress, _number(told.get("total")), message if isinstance(message, str) else None
             )
-        except Exception:  # whoever is told must not harm the connection
+        except Exception:  # noqa: BLE001 - whoever is told must not harm the connection
             _log.exception("A step of a call could not be told.")
         return True
 
