@@ -30,7 +30,6 @@ from holdfast.agent.standing import turn_of
 from holdfast.agent.work import Work
 from holdfast.contracts import Draft
 from holdfast.contracts.agent import NoticeGiven
-from holdfast.contracts.message import AssistantMessage
 from holdfast.contracts.model import ModelAnswer
 from holdfast.errors import HoldfastError, OperatorError
 from holdfast.gate.hooks import HookInterrupts
