@@ -134,6 +134,44 @@ async def test_without_any_capability(url: str) -> None:
         await check_over(hf, await stopped(hf, code, anyio.lowlevel.checkpoint))
 
 
+@pytest.mark.parametrize("first", ["caller", "other"])
+async def test_without_any_capability_by_its_caller_and_another(url: str, first: str) -> None:
+    """Who gave up gets nothing, whoever was first; whoever it was goes on unharmed."""
+    async with holdfast.open(url, {}) as hf:
+        await hf.shell.run("x = 1", session="s")
+        found: list[RunResult] = []
+        gave_up = anyio.CancelScope()
+
+        async def run() -> None:
+            with gave_up:
+                found.append(await hf.shell.run("x = 2\nwhile True: pass", session="s"))
+            await anyio.sleep(0.01)  # nothing of it is left to cancel this
+            assert (await hf.shell.run("x", session="s")).result == 1
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await until(lambda: active(hf), lambda runs: len(runs) == 1)
+            for who in (first, "caller", "other"):
+                if who == "caller":
+                    gave_up.cancel()
+                else:
+                    assert hf.shell.cancel("s", reason="enough")
+        assert gave_up.cancelled_caught
+        assert not found
+        assert (await kinds(hf, "s")).count("run_cancelled") == 1
+
+
+async def test_without_any_capability_twice(url: str) -> None:
+    async with holdfast.open(url, {}) as hf:
+        await hf.shell.run("x = 1", session="s")
+
+        def again() -> None:
+            hf.shell.cancel("s", reason="more than enough")
+
+        code = "x = 2\nwhile True: pass"
+        await check_over(hf, await stopped(hf, code, anyio.lowlevel.checkpoint, then=again))
+
+
 async def test_while_another_branch_waits_for_a_person(url: str) -> None:
     world = World()
     async with opened(url, world) as hf:

@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -13,12 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.contracts import Body, Draft, Language, Metrics, Severity, canonical_json
+from holdfast.contracts import (
+    Body,
+    Draft,
+    Language,
+    Metrics,
+    RunRequest,
+    Severity,
+    canonical_json,
+    parse,
+)
 from holdfast.contracts.payload import RunCompleted, RunStarted, SessionCreated
-from holdfast.errors import Conflict, NotFound, OperatorError
+from holdfast.errors import CallerError, Conflict, NotFound, OperatorError
 from holdfast.journal import MemoryJournal
 from holdfast.shell import contents as contents_module
 from holdfast.shell import running as running_module
+from holdfast.shell.requests import only_code
 from holdfast.testing.faults import FaultyJournal, full
 
 
@@ -474,3 +486,23 @@ async def test_a_worker_that_died_idle_costs_nobody_an_error(url: str) -> None:
         await anyio.sleep(0.3)
         done = await hf.shell.run("x + 1", session="s")
         assert (done.error, done.result) == (None, 42)
+
+
+@pytest.mark.parametrize("code", ["x = 1", "", "x = '\u00e9'", "x = '\udc80'"])
+@pytest.mark.parametrize("session", ["s", "no/slash", 7])
+@pytest.mark.parametrize("language", [Language.PYTHON, "python", "cobol"])
+def test_a_request_of_nothing_but_code_is_what_parsing_gives(
+    session: Any, language: Any, code: str
+) -> None:
+    fields = {"session_id": session, "language": language, "code": code}
+
+    def of(make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except CallerError as refusal:
+            return refusal.code, refusal.message
+
+    made = of(lambda: only_code(session, language, code))
+    assert made is None or made == of(lambda: parse(RunRequest, fields))
+    plain = session == "s" and language is Language.PYTHON and code.isascii()
+    assert isinstance(made, RunRequest) == plain

@@ -53,6 +53,7 @@ class TapedBoundaries:
     """The boundaries of a replay: its tools stay as they are, and its model is told what it was told."""
 
     epoch = 0
+    quiet = True
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape

@@ -71,9 +71,9 @@ class Pen:
         Raises `LeaseHeld` when somebody else has it until `deadline`, and what could not be written before.
         """
         self.raise_failure()
-        now = monotonic()
-        if self._lease is not None and self.pos != LOST and now < self._fresh_until - _MARGIN:
+        if self.fresh:
             return False
+        now = monotonic()
         lease = await self._claim(deadline)
         self._lease = lease
         self._fresh_until = monotonic() + LEASE_MS / 1000 - (monotonic() - now)
@@ -89,6 +89,13 @@ class Pen:
                 if monotonic() >= deadline:
                     raise
                 await anyio.sleep(_POLL)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether `take` has nothing to do."""
+        if self._lease is None or self.pos == LOST:
+            return False
+        return monotonic() < self._fresh_until - _MARGIN
 
     @property
     def ages(self) -> bool:

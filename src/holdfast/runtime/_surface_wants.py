@@ -57,6 +57,11 @@ class Wants:
         found = {**self._written, **self._staged}
         return {name: spec for name, spec in sorted(found.items()) if spec is not None}
 
+    @property
+    def any(self) -> bool:
+        """Whether there ever was one, as far as is known."""
+        return bool(self._written or self._staged)
+
     async def stage(self, said: SurfaceStaged) -> None:
         """Put an intent on record; it is on disk when this returns."""
         await self._journal.append(SURFACES, [Draft.of(said)])

@@ -155,6 +155,15 @@ class Surfaces:
         """Changes whenever what sessions see does."""
         return self._board.state.epoch
 
+    @property
+    def quiet(self) -> bool:
+        """Whether a boundary would find nothing to do now: there are no surfaces, as far as was looked just now."""
+        if self._group is None:
+            return True
+        if self._wants.any or self._board.state.records:
+            return False
+        return monotonic() - self._looked < LOOK_EVERY
+
     async def list(self) -> list[SurfaceView]:
         """Every surface that is wanted, or still draining, by name. Nothing is connected for it."""
         await self._look(force=True)

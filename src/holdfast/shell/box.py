@@ -44,7 +44,8 @@ Jail: TypeAlias = Literal["auto", "required", "off"]
 """Whether to jail workers: where it works, or not at all without, or never."""
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as all that is made for every run or call: setting the fields of one that is takes thrice the time.
+@dataclass(slots=True)
 class Ran:
     """What one run in a box gave."""
 

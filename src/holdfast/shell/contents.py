@@ -95,12 +95,18 @@ class Contents:
 
     # -- the box --------------------------------------------------------------------------------------
 
-    async def ready(self, limits: SessionLimits, *, used: float) -> Box:
-        """A box in the session's state that can keep `limits`; the session was last used at `used`."""
+    def at_hand(self, limits: SessionLimits, *, used: float) -> Box | None:
+        """The box, if there is one that can keep `limits`; the session was last used at `used`."""
         box = self.box
+        if box is None or not box.fits(limits):
+            return None
         # A worker may have died since it was last used, which is nobody's fault that is about to run.
-        idle = monotonic() - used > IDLE
-        if box is not None and box.fits(limits) and (not idle or box.alive()):
+        return box if monotonic() - used <= IDLE or box.alive() else None
+
+    async def ready(self, limits: SessionLimits, *, used: float) -> Box:
+        """A box in the session's state that can keep `limits`, made if need be."""
+        box = self.at_hand(limits, used=used)
+        if box is not None:
             return box
         await self.drop()
         made = await restore(self._services, self.boxes, session_id=self._session_id, limits=limits)

@@ -30,6 +30,7 @@ class Opening:
         self._more: tuple[object, ...] = ()
         """Capabilities that whoever holds the session brought along."""
         self._named: tuple[SessionLimits, Toolbox, Mapping[str, Call]] | None = None
+        self._outside: dict[str, bool] | None = None
         self._epoch = -1
         self._told: object = None
 
@@ -40,19 +41,27 @@ class Opening:
 
         Only here: what it remembers may be gone by now, and a session can be ended, or opened otherwise, all the same.
         """
+        if self.settled(setup, more):
+            return
         wanted = self.remembered if setup is None else setup
         surfaces = self._services.surfaces
         if surfaces is not None:
             await surfaces.boundary(wanted)
         moved = surfaces is not None and surfaces.epoch != self._epoch
-        if wanted is self.setup and wanted is self.remembered and more == self._more and not moved:
-            return
         if wanted != self.setup or more != self._more or moved:
             self._more = more
             self.use(wanted)
         if wanted != self.remembered and on_record:
             await self._pen.append([Draft.of(SessionOpened(setup=wanted))])
         self.remembered = wanted
+
+    def settled(self, setup: Setup | None, more: tuple[object, ...] = ()) -> bool:
+        """Whether `fit` would change nothing, and not have to wait to know that."""
+        surfaces = self._services.surfaces
+        if surfaces is not None and (not surfaces.quiet or surfaces.epoch != self._epoch):
+            return False
+        known = self.setup is self.remembered and (setup is None or setup is self.setup)
+        return known and more == self._more
 
     async def boundary(self, turn: int) -> list[str]:
         """Between two questions of a model: take what it may call by now, and give what it has to be told of that."""
@@ -72,18 +81,22 @@ class Opening:
         self.toolbox = self._services.tools(setup, self._more)
         self.policy = self._services.policy.within(setup.rules)
         self.setup = setup
-        self._named = None
+        self._named = self._outside = None
 
     def discovery(self, limits: SessionLimits) -> Mapping[str, Call]:
         """What the code can ask about its box; made again only when what it tells changes."""
-        if self._named is None or self._named[0] != limits or self._named[1] is not self.toolbox:
+        named = self._named
+        same = named is not None and (named[0] is limits or named[0] == limits)
+        if named is None or not same or named[1] is not self.toolbox:
             found = discovery(self.toolbox, self.policy, limits)
-            self._named = (limits, self.toolbox, found)
-        return self._named[2]
+            named = self._named = (limits, self.toolbox, found)
+        return named[2]
 
-    def outside(self) -> dict[str, bool]:
-        """What the code can call, and whether it awaits it."""
-        return outside_of(self.toolbox)
+    def outside(self) -> Mapping[str, bool]:
+        """What the code can call, and whether it awaits it; the same object as long as that is the same."""
+        if self._outside is None:
+            self._outside = outside_of(self.toolbox)
+        return self._outside
 
     def meant(self, code: str, contents: Contents) -> frozenset[str]:
         """Awaited capabilities that can only be meant by their names, as no code has bound one of these."""

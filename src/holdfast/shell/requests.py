@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from holdfast.contracts import Json, Language, RunRequest, Setup, parse
+from holdfast.contracts import Json, Language, RunRequest, Setup, check_session_id, parse
+from holdfast.contracts._base import sure
 from holdfast.errors import CallerError
 from holdfast.gate.redact import Redactor
 
@@ -24,16 +25,30 @@ def check_request(redactor: Redactor, request: RunRequest) -> None:
     _check_secrets(redactor, request)
 
 
+UNSAID = (None, None, None, False, False, False, None)
+"""What most requests say beside session, language and code."""
+
+
+def only_code(session: str, language: Language | str, code: str) -> RunRequest | None:
+    """The request to run this, as `parse` would give it; `None` for what only that can check."""
+    if not (type(session) is str and type(language) is Language):
+        return None
+    if not (type(code) is str and code.isascii()):
+        return None
+    check_session_id(session)
+    return sure(RunRequest, session_id=session, language=language, code=code, inputs={})
+
+
 def check_language(known: Collection[Language], language: Language | str) -> Language:
     """The language, if code in it can be run here."""
-    found = next((one for one in known if one.value == language), None)
-    if found is None:
-        raise CallerError(
-            "INVALID_ARGUMENT",
-            f"Code in {language} can't be run by this holdfast.",
-            hint=f"Languages here: {', '.join(one.value for one in known)}.",
-        )
-    return found
+    for one in known:
+        if one == language:
+            return one
+    raise CallerError(
+        "INVALID_ARGUMENT",
+        f"Code in {language} can't be run by this holdfast.",
+        hint=f"Languages here: {', '.join(one.value for one in known)}.",
+    )
 
 
 def _check_code(code: str) -> None:

@@ -66,10 +66,10 @@ class Runner:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._drive: Drive | None = None
-        self._plain: anyio.CancelScope | None = None
-        """Ends a run of code that can call nobody."""
-        self._stopped: tuple[anyio.CancelScope | None, str] | None = None
-        """What ended such a run, and which."""
+        self._plain: asyncio.Task[Any] | None = None
+        """What waits for a run of code that can call nobody."""
+        self._stopped = False
+        """Whether somebody wants such a run stopped."""
         self._run_id: str | None = None
         self._reason: str | None = None
 
@@ -91,7 +91,9 @@ class Runner:
         if request.inputs:
             request = request.model_copy(update={"inputs": _as_recorded(request.inputs)})
         try:
-            plan = await approved_plan(session.services.journal, request)
+            plan = None
+            if request.plan_id is not None:
+                plan = await approved_plan(session.services.journal, request)
             box = await session.contents.ready(limits, used=session.used)
         except CallerError as refusal:
             if refusal.status is None:
@@ -128,7 +130,9 @@ class Runner:
             self._run_id = story.run_id
             late = asyncio.get_running_loop().call_later(LATE, self._tell, story)
 
-        self._plain, session.coming = session.coming, None
+        self._plain = task = asyncio.current_task()
+        self._stopped, session.coming = False, None
+        cancelling = 0 if task is None else task.cancelling()
         try:
             ran = await box.run(
                 request.code,
@@ -138,15 +142,20 @@ class Runner:
                 known=session.contents.known,
                 meanwhile=meanwhile,
             )
-            if self._plain is not None and self._plain.cancel_called:
-                await anyio.lowlevel.checkpoint()  # it came to its end too late
-        except anyio.get_cancelled_exc_class():
+        except asyncio.CancelledError:
+            # Whoever waits for it may have given up as well. Nobody need stop it again.
+            ours = self._stopped and task is not None and task.uncancel() <= cancelling
+            self._stopped = True
             if story is not None:
                 with anyio.CancelScope(shield=True):
                     await session.pen.append(story.cancelled(self._reason))
                 session.limits = session.limits or story.session_limits
-                self._stopped = (self._plain, story.run_id)
-            raise
+            if not ours:
+                raise
+            await session.contents.drop()
+            # Its caller may have given up in the same moment: then nobody waits for a result.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            return self._cancelled_result(None if story is None else story.run_id)
         except CallerError as refusal:
             if story is not None or refusal.status is None:
                 raise
@@ -253,10 +262,12 @@ class Runner:
         if self._drive is not None:
             self._drive.request_cancel(mode)
             return True
-        if self._plain is not None:
+        if self._plain is not None and not self._stopped:
+            # It waits for the engine, and for nothing else. A scope for every run would cost more than all that
+            # is done to begin one.
+            self._stopped = True
             self._plain.cancel()
-            return True
-        return False
+        return self._plain is not None
 
     async def look_for_cancel(self) -> None:
         """Whether somebody in another process wants the run stopped."""
@@ -360,10 +371,9 @@ class Runner:
         await guards.run_over(session.id, story.run_id, result.status.value)
         return await naming_doubts(session, result)
 
-    def stopped(self, scope: anyio.CancelScope) -> RunResult:
-        """What its caller gets of a run that `scope` ended; of one that had not begun, nothing is on record."""
-        stopped, self._stopped = self._stopped, None
-        return self._cancelled_result(stopped[1] if stopped and stopped[0] is scope else None)
+    def stopped(self) -> RunResult:
+        """What its caller gets of a run that was stopped before it had begun: nothing is on record."""
+        return self._cancelled_result(None)
 
     def _cancelled_result(self, run_id: str | None) -> RunResult:
         reason, self._reason = self._reason, None

@@ -32,6 +32,11 @@ class Boundaries(Protocol):
         """Changes whenever what sessions see does."""
         ...
 
+    @property
+    def quiet(self) -> bool:
+        """Whether a boundary would find nothing to do now."""
+        ...
+
     async def boundary(self, setup: Setup, *, wait: bool = True) -> None:
         """A session that is opened like this is about to do something; `wait` until what it sees is known."""
         ...

@@ -63,8 +63,7 @@ class Session:
         self.used = monotonic()
         self.busy = False
         self.coming: anyio.CancelScope | None = None
-        """Ends a run that has its turn and has not begun: its box and its surfaces are being made ready. Code that
-        can call nobody takes it over when it begins: one scope less to open for every run."""
+        """Ends a run that has its turn and has not begun: its box and its surfaces are being made ready."""
         self.services = services
         self.language = language
         self.lock = anyio.Lock()
@@ -126,12 +125,22 @@ class Session:
         run_id: str | None = None,
     ) -> RunResult:
         """Run code and record it; with `durable`, the record is on disk when this returns."""
+        if self._waits_for_nothing(request, setup):
+            async with Turn(self, wait_ms):
+                self._check_free()
+                return await self.runner.run(request, durable=durable, actor=actor, run_id=run_id)
         with anyio.CancelScope() as coming:
             async with Turn(self, wait_ms, coming=coming):
                 self._check_free()
                 await self.opening.fit(setup, on_record=self.limits is not None)
                 return await self.runner.run(request, durable=durable, actor=actor, run_id=run_id)
-        return self.runner.stopped(coming)
+        return self.runner.stopped()
+
+    def _waits_for_nothing(self, request: RunRequest, setup: Setup | None) -> bool:
+        """Whether a run can begin here and now: then nobody can want it stopped before that."""
+        if self.lock.locked() or not self.pen.fresh or not self.opening.settled(setup):
+            return False
+        return self.contents.at_hand(self.limits_of(request), used=self.used) is not None
 
     async def resume(
         self, run_id: str, *, wait_ms: int, durable: bool, setup: Setup | None = None

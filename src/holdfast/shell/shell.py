@@ -30,7 +30,13 @@ from holdfast.shell.dryrun import DryRun
 from holdfast.shell.plans import planned_setup
 from holdfast.shell.refusals import not_found, other_language
 from holdfast.shell.replay import as_it_was
-from holdfast.shell.requests import check_language, check_request, given_setup
+from holdfast.shell.requests import (
+    UNSAID,
+    check_language,
+    check_request,
+    given_setup,
+    only_code,
+)
 from holdfast.shell.services import Services, setup_of
 from holdfast.shell.session import Session
 from holdfast.shell.sessions import Sessions, expired
@@ -103,20 +109,24 @@ class Shell:
         run's name, for whoever must know it before: no other run may have had it.
         """
         try:
-            fields = {
-                "session_id": session,
-                "language": language,
-                "code": code,
-                "inputs": dict(inputs or {}),
-                "timeout_ms": timeout_ms,
-                "limits": dict(limits) if isinstance(limits, Mapping) else limits,
-                "return_snapshot": return_snapshot,
-                "validate_only": validate_only,
-                "dry_run": dry_run,
-                "plan_id": plan,
-            }
+            said = (inputs, timeout_ms, limits, return_snapshot, validate_only, dry_run, plan)
+            request = only_code(session, language, code) if said == UNSAID else None
+            if request is None:
+                fields = {
+                    "session_id": session,
+                    "language": language,
+                    "code": code,
+                    "inputs": dict(inputs or {}),
+                    "timeout_ms": timeout_ms,
+                    "limits": dict(limits) if isinstance(limits, Mapping) else limits,
+                    "return_snapshot": return_snapshot,
+                    "validate_only": validate_only,
+                    "dry_run": dry_run,
+                    "plan_id": plan,
+                }
+                request = parse(RunRequest, fields)
             return await self.request(
-                parse(RunRequest, fields),
+                request,
                 wait_ms=wait_ms,
                 durable=durable,
                 setup=given_setup(setup),

@@ -182,7 +182,7 @@ def result_of(
     """What the caller of a run gets; `calls` are all of its calls, where the box did not answer every one."""
     metrics = ran.metrics
     if calls is None:
-        calls = tuple(record for _, record in ran.calls)
+        calls = tuple([record for _, record in ran.calls])
     elif len(calls) != metrics.external_calls_count:
         metrics = metrics.model_copy(update={"external_calls_count": len(calls)})
     return sure(

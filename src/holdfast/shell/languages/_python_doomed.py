@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -51,9 +51,13 @@ class _Suspect(NamedTuple):
 
 def doomed(code: str, known: Known, *given: Collection[str]) -> ErrorObject | None:
     """Why the code is certain to fail; `given` are the names of what it can call and of its inputs."""
-    if len(code) > scope.MAX_CHARS or not _worth_reading(code, given):
+    if len(code) > scope.MAX_CHARS:
         return None
-    suspects = _remembered(code) if len(code) <= _MAX_REMEMBERED else _read(code)
+    short = len(code) <= _MAX_REMEMBERED
+    called, imports = _glance_remembered(code) if short else _glance(code)
+    if not imports and not (called and called.difference(*given)):
+        return None
+    suspects = _remembered(code) if short else _read(code)
     bound: Collection[str] | None = None
     for one in suspects:
         if not one.called:
@@ -67,16 +71,21 @@ def doomed(code: str, known: Known, *given: Collection[str]) -> ErrorObject | No
     return None
 
 
-def _worth_reading(code: str, given: Iterable[Collection[str]]) -> bool:
-    """Whether the text may hold a call or an import that fails; it need not."""
+def _glance(code: str) -> tuple[frozenset[str], bool]:
+    """The names that may be called and that it does not define itself, and whether an import of it may fail."""
+    names: frozenset[str] = frozenset()
     if "(" in code:
-        names = {*_CALLED.findall(code)} - _BUILT_IN - _KEYWORDS
-        if names and (names := names.difference(*given) - {*_DEFINED.findall(code)}):
-            return True
+        names = frozenset(_CALLED.findall(code)) - _BUILT_IN - _KEYWORDS
+        if names:
+            names -= {*_DEFINED.findall(code)}
     if "import" not in code:
-        return False
+        return names, False
     plain = [one or other for one, other in _PLAIN_IMPORT.findall(code)]
-    return len(plain) != len(_IMPORT.findall(code)) or not _MODULES.issuperset(plain)
+    whole = len(plain) == len(_IMPORT.findall(code))
+    return names, not whole or not _MODULES.issuperset(plain)
+
+
+_glance_remembered = lru_cache(maxsize=256)(_glance)
 
 
 @lru_cache(maxsize=256)

@@ -89,6 +89,7 @@ _DENIED = (
 )
 _FILES = ("files", "Take the content from an input, or use a capability (see list_tools()).")
 _INNER_NAME = re.compile(r"^\S*<locals>\.")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Unfit(TypeError):
@@ -104,6 +105,7 @@ class Outside:
     __slots__ = (
         "_allowed",
         "_guard",
+        "_looked",
         "_lookup",
         "_names",
         "_open",
@@ -115,6 +117,8 @@ class Outside:
 
     def __init__(self) -> None:
         self._lookup: dict[str, Any] = {}
+        self._looked: tuple[object, object] = (None, None)
+        """What it was made of."""
 
     def begin(self, guard: Guard, names: Mapping[str, Call], allowed: int) -> None:
         """From now on it is this run that asks."""
@@ -130,10 +134,12 @@ class Outside:
         self.raised: dict[str, ErrorObject] = {}
         """What the code was told went wrong, by the message it saw."""
 
-    def lookup(self, beyond: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    def lookup(self, beyond: Mapping[str, Any] = _NOTHING) -> dict[str, Any]:
         """The functions as the engine wants them; those `beyond` it must know, but not ask us for."""
-        if self._lookup.keys() != self._names.keys() | beyond.keys():
-            self._lookup = {name: partial(self._answer, name) for name in (*self._names, *beyond)}
+        names, (looked, looked_beyond) = self._names, self._looked
+        if names is not looked or beyond is not looked_beyond:
+            self._looked = (names, beyond)
+            self._lookup = {name: partial(self._answer, name) for name in (*names, *beyond)}
         return self._lookup
 
     def unanswered(self) -> tuple[tuple[int, ExternalCallRecord], ...]:

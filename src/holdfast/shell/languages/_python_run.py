@@ -91,7 +91,8 @@ class Run:
     async def start(self) -> Stop:
         """Run it. Whatever the code does wrong is in what it returns."""
         try:
-            return self._ran(await self._value(), None)
+            stashed, output = await self._fed(self._feed)
+            return self._ran(await self._concluded(stashed, output), None)
         except (Breach, NotJson, MontyError) as why:
             return self._failed(why)
         finally:
@@ -104,10 +105,6 @@ class Run:
         return replace(self._ran(None, Failure(error)), refused=True)
 
     # -- feeds ----------------------------------------------------------------------------------------
-
-    async def _value(self) -> Json:
-        stashed, output = await self._fed(self._feed)
-        return await self._concluded(stashed, output)
 
     async def _fed(self, feed: Callable[[Reading], Awaitable[Any]]) -> tuple[bool, Any]:
         """Feed the code: whether there was a `result` before, and what the feed gave."""
@@ -134,9 +131,9 @@ class Run:
                 return await self._as_json(answer[1], RESULT)
         return await self._as_json(output, None)
 
-    async def _feed(self, reading: Reading) -> Any:
+    def _feed(self, reading: Reading) -> Awaitable[Any]:
         self._count(reading.feed)
-        return await self._guard.watch(
+        return self._guard.watch(
             self._session.feed_run(
                 reading.feed,
                 inputs=self._given(reading),

@@ -198,7 +198,9 @@ class PythonBox:
     def fits(self, limits: SessionLimits) -> bool:
         """Whether a run can have these limits here."""
         mine = self.limits
-        return limits.memory_mb == mine.memory_mb and limits.max_stack_depth == mine.max_stack_depth
+        return limits is mine or (
+            limits.memory_mb == mine.memory_mb and limits.max_stack_depth == mine.max_stack_depth
+        )
 
     async def run(
         self,
