@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, field_serializer
 
 from holdfast.contracts import Setup
 from holdfast.contracts._base import Told, listed, made, optional, sure, unless
-from holdfast.contracts._dump import dumped
+from holdfast.contracts._dump import dumped, is_exact
 from holdfast.contracts.payload import PAYLOADS, SessionOpened
 from holdfast.testing._drafts import STORY
 
@@ -113,3 +113,23 @@ def test_a_model_that_writes_itself_is_left_to_do_so():
     said = SessionOpened(setup=Setup.model_validate({"rules": [rule]}))
     assert dumped(said) == said.model_dump(mode="json")
     assert dumped(said)["setup"]["rules"][0]["limits"] == {"timeout_ms": 5}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "exact"),
+    [
+        (str, True),
+        (Annotated[int | None, Field(ge=0)], True),
+        (tuple[Colour, ...], True),
+        (dict[str, list[int]], True),
+        (Inner, True),
+        (float, False),
+        (int | float, False),
+        (dict[str, Any], False),
+        (tuple[Outer, ...], False),  # it has a number that is not whole
+        (Own, False),  # it is written in a way of its own
+        (bytes, False),
+    ],
+)
+def test_what_can_hold_a_number_that_is_not_whole_is_known(annotation: Any, exact: bool):
+    assert is_exact(annotation) is exact

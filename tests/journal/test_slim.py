@@ -3,14 +3,16 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.contracts import Draft, canonical_json
+from holdfast.contracts import ApprovalRequest, Body, Draft, SideEffect, canonical_json
 from holdfast.contracts.canonical import json_string
 from holdfast.journal._slim import WORTH, slim, whole
 from holdfast.journal._squeeze import squeezed, unsqueezed
 from holdfast.journal.chain import encode
+from holdfast.testing._drafts import STORY
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 ids = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)
@@ -55,6 +57,31 @@ def test_a_slim_body_is_made_whole_again(
         whole(kept, 12, name, 8, prev),
         whole(kept, 12, name, 7, "cd" * 32),
     )
+
+
+@pytest.mark.parametrize("draft", STORY, ids=lambda draft: draft.kind)
+def test_what_is_encoded_fast_is_canonical(draft: Draft):
+    body = Body.of(b"{}", role="result", mime="application/json")
+    draft = draft.model_copy(update={"bodies": (body,), "cause": 3, "turn_id": "t"})
+    stored = encode(draft).body(1, "0" * 64, 1, '"s"', 1)
+    assert stored == canonical_json(json.loads(stored))
+    assert json.loads(stored)["payload"] == draft.payload
+
+
+def test_numbers_in_a_form_are_spelled_as_ever():
+    form = {"type": "object", "properties": {"n": {"type": "number", "maximum": 1e-7}}}
+    asks = ApprovalRequest(
+        id="a",
+        effect_id="e",
+        tool="tool",
+        arguments="ab" * 32,
+        side_effect=SideEffect.WRITE,
+        summary="May it?",
+        form=form,
+    )
+    stored = encode(Draft.of(asks)).body(1, "0" * 64, 1, '"s"', 1)
+    assert b'"maximum":1e-07' in stored
+    assert stored == canonical_json(json.loads(stored))
 
 
 @given(st.binary(max_size=3000))

@@ -51,8 +51,7 @@ _kinds: dict[type[object], Callable[[Any], Any]] = {}
 
 def _writer(model: type[BaseModel]) -> Write:
     """The function that writes this model, made once."""
-    decorators = model.__pydantic_decorators__
-    if decorators.field_serializers or decorators.model_serializers:
+    if _serializes(model):
         return _written.setdefault(model, _in_its_own_way)
     names: dict[str, Any] = {"plain": _plain, "PLAIN": _PLAIN}
     source = ["def write(model):", "    values, found = model.__dict__, {}"]
@@ -65,6 +64,12 @@ def _writer(model: type[BaseModel]) -> Write:
     source.append("    return found")
     exec("\n".join(source), names)
     return _written.setdefault(model, cast("Write", names["write"]))
+
+
+def _serializes(model: type[BaseModel]) -> bool:
+    """Whether it has a way of its own to be written."""
+    decorators = model.__pydantic_decorators__
+    return bool(decorators.field_serializers or decorators.model_serializers)
 
 
 def _in_its_own_way(model: BaseModel) -> dict[str, Any]:
@@ -102,6 +107,27 @@ def _is_scalar(annotation: Any) -> bool:
     if origin is Literal:
         return all(type(one) in _PLAIN for one in get_args(annotation))
     return annotation in _PLAIN
+
+
+def is_exact(annotation: Any, inside: tuple[Any, ...] = ()) -> bool:
+    """Whether whatever the annotation allows is text, whole numbers, booleans, and lists and objects of them."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return is_exact(parts[0], inside)
+    if origin in (Union, types.UnionType, tuple, list, dict):
+        return all(one is Ellipsis or is_exact(one, inside) for one in parts)
+    if origin is Literal or annotation in (str, int, bool, type(None)):
+        return True
+    if not isinstance(annotation, type):
+        return False
+    if issubclass(annotation, BaseModel):
+        if _serializes(annotation):
+            return False
+        within = (*inside, annotation)
+        return annotation in inside or all(
+            is_exact(field.annotation, within) for field in annotation.model_fields.values()
+        )
+    return issubclass(annotation, str)
 
 
 def _plain(value: object) -> Any:

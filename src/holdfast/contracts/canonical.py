@@ -12,6 +12,8 @@ from hashlib import sha3_256
 from json.encoder import encode_basestring
 from typing import Any, TypeAlias
 
+import orjson
+
 from holdfast.errors import CallerError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -50,6 +52,17 @@ def canonical_text(value: Any) -> str:
 def canonical_json(value: Any) -> bytes:
     """The canonical JSON of `value` as UTF-8."""
     return utf8(canonical_text(value))
+
+
+def exact_json(value: Any) -> bytes:
+    """The canonical JSON of a value of text, whole numbers, booleans, lists and objects, in a fifth of the time.
+
+    The caller knows that there is no other number in it: those are spelled otherwise here, or lost.
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # a number of more than 64 bits, text that is none, too deep: the long way knows, or says why
+        return canonical_json(value)
 
 
 def utf8(text: str) -> bytes:

@@ -8,7 +8,7 @@ has never heard of, still verifies, still exports, and is shown as what it is.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from pydantic import (
@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from holdfast.contracts._base import Asked, Told, listed, made, optional
-from holdfast.contracts._dump import dumped
+from holdfast.contracts._dump import dumped, is_exact
 from holdfast.contracts.canonical import not_json
 from holdfast.contracts.content import Body, ContentRef, Privacy, trusted_ref
 from holdfast.contracts.ids import Id, check_id
@@ -176,6 +176,16 @@ def trusted_record(found: dict[str, Any], hash_: str) -> Record:
 
 
 KINDS: dict[type[BaseModel], str] = {model: kind for kind, model in PAYLOADS.items()}
+
+
+def holds_exact(draft: Draft) -> bool:
+    """Whether its payload was a model a moment ago in which there is no number but whole ones."""
+    return type(draft) is _Typed and _is_exact(draft.kind)
+
+
+@cache
+def _is_exact(kind: str) -> bool:
+    return is_exact(PAYLOADS[kind])
 
 
 def check_draft(draft: Draft, payload: bytes) -> None:

@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
-from holdfast.contracts.canonical import canonical_text, json_string
+from holdfast.contracts.canonical import exact_json, json_string
 from holdfast.errors import JournalError
 from holdfast.journal._slim import whole
 from holdfast.journal._sqlite_db import Columns, Db
@@ -127,8 +127,8 @@ def find_row(db: Db, projection: str, key: str) -> Cell | None:
 
 def row_value(tag: str | None, value: dict[str, Any]) -> str | bytes:
     """How a row's value is stored: as JSON, and of what is over, squeezed."""
-    text = canonical_text(value)
-    return squeezed(text.encode()) if tag in RESTING else text
+    data = exact_json(value)  # folded from records, in which all numbers are finite
+    return squeezed(data) if tag in RESTING else data.decode()
 
 
 def rows(

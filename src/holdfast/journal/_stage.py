@@ -99,7 +99,7 @@ class Stage:
             body = entry.body(pos, last, seq, name, now)
             last = digest(body)
             records.append(Stored(seq, stream, pos, body, last))
-            if entry.content:
+            if entry.held:
                 holds = True
             fold = FOLDS.get(entry.kind)
             if fold is not None:
@@ -179,11 +179,10 @@ class Stage:
         for seq, entry in enumerate(entries, first_seq):
             for body in entry.bodies:
                 bodies[body.ref.digest] = body
-            for ref in entry.content:
-                if not (ref.digest in bodies or ref.digest in self.bodies):
-                    self._must_have(ref.digest, entry.kind)
-                retention = ref.retention.value
-                holdings.append(Holding(ref.digest, seq, stream, entry.run_id, retention))
+            for digest_, retention in entry.held:
+                if not (digest_ in bodies or digest_ in self.bodies):
+                    self._must_have(digest_, entry.kind)
+                holdings.append(Holding(digest_, seq, stream, entry.run_id, retention))
         self.bodies.update(bodies)
         self.holdings += holdings
 

@@ -7,6 +7,7 @@ holds `prev`, the hash of the stream's record before, so the last hash of a stre
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -14,12 +15,13 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from holdfast.contracts import Body, Draft, Record, digest
-from holdfast.contracts.canonical import canonical_text, json_string, utf8
+from holdfast.contracts.canonical import canonical_json, canonical_text, exact_json, json_string
 from holdfast.contracts.content import ContentRef
 from holdfast.contracts.record import (
     MAX_PAYLOAD_BYTES,
     RECORD_VERSION,
     check_draft,
+    holds_exact,
     trusted_record,
 )
 from holdfast.errors import CallerError, JournalError
@@ -49,22 +51,22 @@ class Entry(NamedTuple):
     payload: dict[str, Any]
     run_id: str | None
     effect_id: str | None
-    content: tuple[ContentRef, ...]
+    held: Sequence[tuple[str, str]]
+    """The content it refers to: digest and retention."""
     bodies: tuple[Body, ...]
-    before_pos: str
-    before_seq: str
-    after_time: str
+    before_pos: bytes
+    before_seq: bytes
+    after_time: bytes
 
     def body(self, pos: int, prev: str, seq: int, stream_json: str, time: int) -> bytes:
         """The bytes to store and to hash."""
-        return (
-            f'{self.before_pos}{pos},"prev":"{prev}"{self.before_seq}{seq}'
-            f',"stream":{stream_json},"time":{time}{self.after_time}'
-        ).encode()
+        here = f'{pos},"prev":"{prev}"'.encode()
+        number = f'{seq},"stream":{stream_json},"time":{time}'.encode()
+        return b"".join((self.before_pos, here, self.before_seq, number, self.after_time))
 
     def cut(self, time: int) -> bytes:
         """The body without what its place says: three parts, with a zero byte, which no JSON has, between them."""
-        return f"{self.before_pos}\0{self.before_seq}\0{time}{self.after_time}".encode()
+        return b"%b\0%b\0%d%b" % (self.before_pos, self.before_seq, time, self.after_time)
 
 
 def joined(cut: bytes, pos: int, prev: str, seq: int, stream_json: str) -> bytes | None:
@@ -81,56 +83,67 @@ def joined(cut: bytes, pos: int, prev: str, seq: int, stream_json: str) -> bytes
 def encode(draft: Draft) -> Entry:
     """Check a draft and encode it; raises the refusal of whatever is wrong with it."""
     fields = vars(draft)  # looked up once: a model's attribute costs three times as much
-    said, kind, run_id, effect_id = (
+    said, kind, run_id, effect_id, turn_id = (
         fields["payload"],
         fields["kind"],
         fields["run_id"],
         fields["effect_id"],
+        fields["turn_id"],
     )
-    payload = canonical_text(said)
-    data = utf8(payload)
-    if len(data) > MAX_PAYLOAD_BYTES:
-        raise _too_large(draft, "payload")
-    check_draft(draft, data)
     content, bodies = fields["content"], fields["bodies"]
     if bodies:
         content += tuple([body.ref for body in bodies])
-    first = f'{{"actor":{json_string(fields["actor"])}'
+    refs = [_reference(ref) for ref in content]
+    first: dict[str, Any] = {"actor": fields["actor"], "kind": kind}
     if fields["cause"] is not None:
-        first += f',"cause":{fields["cause"]}'
-    if content:
-        refs = utf8(f"[{','.join([_reference(ref) for ref in content])}]")
-        if len(refs) > MAX_PAYLOAD_BYTES:
-            raise _too_large(draft, "list of references")
-        first += f',"content":{refs.decode()}'
+        first["cause"] = fields["cause"]
+    if refs:
+        first["content"] = refs
     if effect_id is not None:
-        first += f',"effect_id":{json_string(effect_id)}'
+        first["effect_id"] = effect_id
     run = "" if run_id is None else f',"run_id":{json_string(run_id)}'
-    turn_id = fields["turn_id"]
     turn = "" if turn_id is None else f',"turn_id":{json_string(turn_id)}'
     return Entry(
         kind,
         said,
         run_id,
         effect_id,
-        content,
+        [(ref["digest"], ref["retention"]) for ref in refs],
         bodies,
-        f'{first},"kind":"{kind}","payload":{payload},"pos":',
-        f',"privacy":"{fields["privacy"]._value_}"{run},"seq":',
-        f'{turn},"v":{RECORD_VERSION}}}',
+        _first_part(draft, first, said),
+        f',"privacy":"{fields["privacy"]._value_}"{run},"seq":'.encode(),
+        f'{turn},"v":{RECORD_VERSION}}}'.encode(),
     )
 
 
-def _reference(ref: ContentRef) -> str:
-    """A reference as canonical JSON, its keys in order."""
+def _first_part(draft: Draft, first: dict[str, Any], payload: dict[str, Any]) -> bytes:
+    """The body up to its position: these fields and the payload, which comes last among them."""
+    if holds_exact(draft):
+        part = exact_json({**first, "payload": payload})
+        if len(part) <= MAX_PAYLOAD_BYTES:
+            return b'%b,"pos":' % part[:-1]
+    data = canonical_json(payload)
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise _too_large(draft, "payload")
+    check_draft(draft, data)
+    if len(canonical_json(first.get("content", []))) > MAX_PAYLOAD_BYTES:
+        raise _too_large(draft, "list of references")
+    return b'%b,"payload":%b,"pos":' % (canonical_json(first)[:-1], data)
+
+
+def _reference(ref: ContentRef) -> dict[str, Any]:
+    """A reference as JSON values."""
     fields = vars(ref)
-    role = fields["role"]
-    said = "" if role is None else f',"role":{json_string(role)}'
-    return (
-        f'{{"digest":"{fields["digest"]}","mime":{json_string(fields["mime"])}'
-        f',"privacy":"{fields["privacy"]._value_}","retention":"{fields["retention"]._value_}"'
-        f'{said},"size":{fields["size"]}}}'
-    )
+    found = {
+        "digest": fields["digest"],
+        "mime": fields["mime"],
+        "privacy": fields["privacy"]._value_,
+        "retention": fields["retention"]._value_,
+        "size": fields["size"],
+    }
+    if fields["role"] is not None:
+        found["role"] = fields["role"]
+    return found
 
 
 def _too_large(draft: Draft, part: str) -> CallerError:
