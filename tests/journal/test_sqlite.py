@@ -379,6 +379,27 @@ class TestBugs:
         db.close()
 
 
+class TestCompany:
+    """Whoever writes in turns with others is committed together with them."""
+
+    @pytest.fixture(autouse=True)
+    def fast(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_writer, "FAST_COMMIT", 1e9)  # whatever the disk is like today
+
+    async def test_a_second_writer_is_waited_for_at_once(self, journal: SqliteJournal):
+        assert await journal.append("a", [note()])
+        assert journal.append_now("a", [note()]) is not None
+        assert journal.append_now("b", [note()]) is None
+
+    async def test_one_that_writes_alone_waits_for_nobody(self, journal: SqliteJournal):
+        looked = 0
+        for n in range(64):
+            if journal.append_now("a", [note(n)]) is None:
+                await journal.append("a", [note(n)])
+                looked += 1
+        assert looked == 2  # now and then, for there may be others by now
+
+
 class TestReader:
     async def test_every_attempt_to_write_is_refused(self, journal: SqliteJournal):
         await journal.append("s", [note(bodies=[Body.of(b"x")])])

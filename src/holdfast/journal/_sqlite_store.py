@@ -18,7 +18,7 @@ from holdfast.journal._request import Request
 from holdfast.journal._slim import slim
 from holdfast.journal._sqlite_db import PATIENCE_MS, Busy, Db, busy, explained
 from holdfast.journal._sqlite_refold import refold
-from holdfast.journal._sqlite_tables import RETENTIONS
+from holdfast.journal._sqlite_tables import RESTING, RETENTIONS
 from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent, taken_since
 from holdfast.journal._writer import Committed
 from holdfast.journal.content import pack
@@ -26,7 +26,7 @@ from holdfast.journal.log import SUPERSEDED, Head, Holding
 from holdfast.journal.projections import SCOPED
 
 CACHED = 10_000
-"""Heads, rows and names kept in memory before the copy is dropped and starts anew."""
+"""Heads and rows of what is under way, and digests and names, kept in memory before the copy starts anew."""
 
 CHECKPOINT_PAGES = 1000
 """Pages of write-ahead log at which it is copied back, beside the writers."""
@@ -157,10 +157,12 @@ class Store:
             if wait:
                 raise busy(self._path) from None
             raise
-        kept = len(self._cells) + len(self._heads) + len(self._bodies) + len(self._names)
-        if self._db.version() != self._version or kept > CACHED:
+        if self._db.version() != self._version or len(self._cells) + len(self._heads) > CACHED:
             self._forget()
             self._last_seq = look.last_seq(self._db)
+        elif len(self._bodies) + len(self._names) > CACHED:
+            self._bodies.clear()
+            self._names.clear()
 
     def _write(self, stage: Stage) -> None:
         db = self._db
@@ -232,7 +234,11 @@ class Store:
     def _keep(self, stage: Stage) -> None:
         self._last_seq = stage.seq
         self._heads.update(stage.heads)
-        self._cells.update(stage.rows)
+        for at, cell in stage.rows.items():
+            if cell[0] in RESTING:  # nothing more is said about it, as a rule
+                self._cells.pop(at, None)
+            else:
+                self._cells[at] = cell
 
     def _abandon(self) -> None:
         """After a failure nothing in memory can be trusted."""

@@ -31,8 +31,9 @@ from holdfast.journal._wake import call_into
 FAST_COMMIT = 0.001
 """Seconds. Below this, as a moving average, an event loop may commit by itself."""
 
-COMPANY, LOOK_EVERY = 64, 8
-"""After a group of several, so many more wait a turn for others; of lone ones, every so many-th does."""
+COMPANY, LOOK_EVERY = 64, 32
+"""After a group of several, so many more wait a turn for others; of lone ones, every so many-th does, and who is not
+the one before: where two write in turns, others may, too."""
 
 RIDE = 0.002
 """Seconds that posted requests wait for company: making and writing them takes the interpreter from others."""
@@ -92,15 +93,18 @@ class Writer(Generic[T]):
         self._tidy_at: float | None = None
         self._pace = 0.0
         self._company = self._turns = 0
+        self._latest: str | None = None
         self._leading = False
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
-    async def submit(self, work: Callable[[T], R], *, durable: bool = True) -> R:
-        """Run `work` in the next group and return what it returned, once committed."""
+    async def submit(
+        self, work: Callable[[T], R], *, durable: bool = True, stream: str | None = None
+    ) -> R:
+        """Run `work` in the next group and return what it returned, once committed. `stream`: where it writes."""
         if self._closing:
             raise closed()
-        if not (self._leading or self._pace >= FAST_COMMIT or self._expects_company()):
+        if not (self._leading or self._pace >= FAST_COMMIT or self._expects_company(stream)):
             await checkpoint_if_cancelled()
             alone: Request[T] = Request(work, durable)
             if self._commit_alone(alone):
@@ -121,16 +125,18 @@ class Writer(Generic[T]):
                 self._rouse()  # others may have joined us, and relied on us to commit
             raise
 
-    def may_commit_alone(self) -> bool:
-        """Whether whoever asks next would try to commit by itself, past the queue."""
+    def may_commit_alone(self, stream: str) -> bool:
+        """Whether whoever writes there next would try to commit by itself, past the queue."""
         looks = self._company > 0 or (self._turns + 1) % LOOK_EVERY == 0
-        return not (self._leading or self._pace >= FAST_COMMIT or looks)
+        another = self._latest not in (None, stream)
+        return not (self._leading or self._pace >= FAST_COMMIT or looks or another)
 
-    def submit_now(self, work: Callable[[T], R], *, durable: bool) -> R | None:
+    def submit_now(self, work: Callable[[T], R], *, durable: bool, stream: str) -> R | None:
         """Run `work` alone, here and now; `None`, and nothing done, if that can't be had without waiting."""
         if self._closing:
             raise closed()
         self._turns += 1
+        self._latest = stream
         request = Request(cast("Work[T]", work), durable)
         if not self._commit_alone(request):
             return None
@@ -185,10 +191,12 @@ class Writer(Generic[T]):
         if self._untidy or (self._unsynced_by is not None and not self._armed):
             self._rouse()
 
-    def _expects_company(self) -> bool:
+    def _expects_company(self, stream: str | None) -> bool:
         """Whether to give other tasks a turn to join: while they do, and now and then to find out."""
         self._turns += 1
-        return self._company > 0 or self._turns % LOOK_EVERY == 0
+        before, self._latest = self._latest, stream or self._latest
+        another = before not in (None, self._latest)
+        return self._company > 0 or another or self._turns % LOOK_EVERY == 0
 
     def post(self, work: Work[T], failed: Callable[[BaseException], None]) -> None:
         """Run `work` in the next group, on the thread, and wait for nothing."""

@@ -20,6 +20,7 @@ from holdfast.journal._handed import Handed
 from holdfast.journal._request import Request
 from holdfast.journal._sqlite_db import Db, explained
 from holdfast.journal._sqlite_store import Store
+from holdfast.journal._sqlite_tables import RESTING
 from holdfast.journal._stage import (
     Append,
     Stage,
@@ -44,8 +45,8 @@ from holdfast.journal.log import (
     Row,
 )
 
-SMALL = 16 * 1024
-"""Bytes of a body that is read on the event loop."""
+SMALL, FEW = 16 * 1024, 100
+"""Bytes of a body, and rows, that are read on the event loop: they are, sooner than a thread has woken."""
 
 POLL = 0.05
 """Seconds between two looks for records of other processes."""
@@ -105,7 +106,7 @@ class SqliteJournal(Journal):
         durable: bool = True,
     ) -> Appended:
         work = Append(check_id(stream), check_batch(records), expected_pos, epoch)
-        return await self._write(work, durable=durable)
+        return await self._write(work, durable=durable, stream=stream)
 
     def append_now(
         self,
@@ -116,10 +117,10 @@ class SqliteJournal(Journal):
         epoch: int | None = None,
         durable: bool = True,
     ) -> Appended | None:
-        if not self._writer.may_commit_alone():
+        if not self._writer.may_commit_alone(stream):
             return None
         work = Append(check_id(stream), check_batch(records), expected_pos, epoch)
-        return self._writer.submit_now(work, durable=durable)
+        return self._writer.submit_now(work, durable=durable, stream=stream)
 
     def post(
         self,
@@ -172,8 +173,10 @@ class SqliteJournal(Journal):
     async def rebuild(self) -> int:
         return await self._write(lambda stage: self._store.rebuild(stage))
 
-    def _write(self, work: Callable[[Stage], T], *, durable: bool = True) -> Coroutine[Any, Any, T]:
-        return self._writer.submit(work, durable=durable)
+    def _write(
+        self, work: Callable[[Stage], T], *, durable: bool = True, stream: str | None = None
+    ) -> Coroutine[Any, Any, T]:
+        return self._writer.submit(work, durable=durable, stream=stream)
 
     def _commit(self, group: Sequence[Request[Stage]], wait: bool) -> Committed:
         committed = self._store.commit(group, wait)
@@ -238,9 +241,15 @@ class SqliteJournal(Journal):
         limit: int = 1000,
         newest: bool = False,
     ) -> list[Row]:
-        return await self._in_thread(
-            lambda db: look.rows(db, projection, tag, after, limit, newest=newest)
-        )
+        def work(db: Db) -> list[Row]:
+            return look.rows(db, projection, tag, after, limit, newest=newest)
+
+        # By a tag of what is over, SQLite would look through all rows for a few.
+        if limit > FEW or tag in RESTING:
+            return await self._in_thread(work)
+        await self._catch_up()
+        with self._reader() as db:
+            return work(db)
 
     async def verify(self) -> Report:
         report = await super().verify()

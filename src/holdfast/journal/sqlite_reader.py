@@ -86,7 +86,9 @@ class SqliteReader(SqliteJournal):
     async def _catch_up(self) -> None:
         pass  # nothing was ever posted
 
-    async def _write(self, work: Callable[[Stage], T], *, durable: bool = True) -> T:
+    async def _write(
+        self, work: Callable[[Stage], T], *, durable: bool = True, stream: str | None = None
+    ) -> T:
         raise self._refusal()
 
     def _refusal(self) -> JournalError:
