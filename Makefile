@@ -63,6 +63,7 @@ mutants: $(VENV)/.dev ## remove each guard and invariant of the machines in turn
 	@$(BIN)/python scripts/mutate_machines.py $(ARGS)
 
 bench: $(VENV)/.dev ## measure, in ratios to the floor of this machine (ARGS=...)
+	@scripts/need bubblewrap bwrap --version
 	@$(BIN)/python -m bench $(ARGS)
 
 screenshots: $(VENV)/.dev ## see every page of the console: light, dark, desktop, phone
