@@ -30,10 +30,7 @@ EACH = 60
 _names = count()
 
 INSERT = "insert into records values (?,?,?,?,?)"
-PROJECT = (
-    "insert into rows values (?,?,?,?) on conflict do update"
-    " set tag=excluded.tag, value=excluded.value"
-)
+PROJECT = "replace into live values (?,?,?,?)"
 
 
 HEAD = "update streams set pos=?, seq=?, hash=?, epoch=?, owner=?, until=? where id=?"
@@ -75,9 +72,8 @@ def raw(folder: Path) -> Iterator[apsw.Connection]:
         "create table records (seq integer primary key, stream integer not null,"
         " pos integer not null, body blob not null, hash blob not null) strict;"
         "create unique index records_by_stream on records (stream, pos);"
-        "create table rows (projection text not null, key text not null, tag text,"
+        "create table live (projection text not null, key text not null, tag text,"
         " value text not null, primary key (projection, key)) strict, without rowid;"
-        "create index rows_by_tag on rows (projection, tag, key) where tag is not null;"
         "create table streams (id integer primary key, name text not null unique,"
         " pos integer not null, seq integer not null, hash blob not null,"
         " epoch integer not null, owner text, until integer not null) strict"

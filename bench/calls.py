@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
@@ -91,9 +91,10 @@ def raw(folder: Path) -> Iterator[Raw]:
         "create table records (seq integer primary key, stream integer not null,"
         " pos integer not null, body blob not null, hash blob not null) strict;"
         "create unique index records_by_stream on records (stream, pos);"
-        "create table rows (projection text not null, key text not null, tag text,"
+        "create table live (projection text not null, key text not null, tag text,"
         " value text not null, primary key (projection, key)) strict, without rowid;"
-        "create index rows_by_tag on rows (projection, tag, key) where tag is not null;"
+        "create table rows (projection text not null, key text not null, tag text not null,"
+        " value blob not null, primary key (projection, key)) strict, without rowid;"
         "create table content (digest blob primary key, size integer, codec text, body blob)"
         " strict, without rowid;"
         "create table streams (id integer primary key, pos integer not null, seq integer not null,"
@@ -108,19 +109,37 @@ def raw(folder: Path) -> Iterator[Raw]:
 
 
 BODY, HASH = b"x" * 420, b"h" * 32
-ROW = "r" * 330
+ROW, OVER = "r" * 330, b"r" * 120
+"""The row of a call under way, and, squeezed, of one that is over."""
+
+_LIVE = "replace into live values ('effects',?,'open',?)"
+_NOT_LIVE = "delete from live where projection='effects' and key=?"
+_OVER = "replace into rows values ('effects',?,'closed',?)"
 
 
-def _record(db: apsw.Connection, tag: str, key: int) -> None:
+def _record(db: apsw.Connection) -> None:
     at = next(_ids)
     db.execute("insert into records values (?,1,?,?,?)", (at, at, BODY, HASH))
     digest = at.to_bytes(32, "big")
     db.execute("insert into content values (?,?,?,?)", (digest, 12, "raw", b'{"i":12345}'))
-    db.execute(
-        "insert into rows values ('effects',?,?,?) on conflict do update"
-        " set tag=excluded.tag, value=excluded.value",
-        (f"effect_{key:012d}", tag, ROW),
-    )
+
+
+def _begun(db: apsw.Connection, key: int) -> None:
+    _record(db)
+    db.execute(_LIVE, (f"effect_{key:012d}", ROW))
+
+
+def _ended(db: apsw.Connection, key: int) -> None:
+    _record(db)
+    db.execute(_NOT_LIVE, (f"effect_{key:012d}",))
+    db.execute(_OVER, (f"effect_{key:012d}", OVER))
+
+
+def _at_once(db: apsw.Connection, key: int) -> None:
+    """A call whose records are written together was never under way in there."""
+    _record(db)
+    _record(db)
+    db.execute(_OVER, (f"effect_{key:012d}", OVER))
 
 
 def _head(db: apsw.Connection) -> None:
@@ -139,12 +158,12 @@ class Floor:
     def before(self, key: int) -> None:
         """A call is to be made: that is on disk first, if it changes something."""
         if not self._reads:
-            _written(self._db.db, "open", key)
+            _written(self._db.db, _begun, key)
 
     def after(self, key: int) -> None:
         """It was made."""
         if not self._reads:
-            _written(self._db.db if self._twice else self._db.quick, "closed", key)
+            _written(self._db.db if self._twice else self._db.quick, _ended, key)
             return
         self._waiting.append(key)
         if len(self._waiting) == GROUP:
@@ -156,8 +175,7 @@ class Floor:
         if self._waiting:
             quick.execute("begin immediate")
             for key in self._waiting:
-                _record(quick, "open", key)
-                _record(quick, "closed", key)
+                _at_once(quick, key)
             _head(quick)
             quick.execute("commit")
             self._waiting.clear()
@@ -172,9 +190,9 @@ class Floor:
         return (perf_counter() - started) / CALLS
 
 
-def _written(db: apsw.Connection, tag: str, key: int) -> None:
+def _written(db: apsw.Connection, write: Callable[[apsw.Connection, int], None], key: int) -> None:
     db.execute("begin immediate")
-    _record(db, tag, key)
+    write(db, key)
     _head(db)
     db.execute("commit")
 

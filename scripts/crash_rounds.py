@@ -273,8 +273,9 @@ class Rounds:
     def rows(self) -> Sequence[tuple[object, ...]]:
         db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            sql = "select projection, key, cast(tag as blob), cast(value as blob) from rows"
-            return db.execute(f"{sql} order by projection, key").fetchall()
+            sql = "select projection, key, cast(tag as blob), cast(value as blob) from"
+            both = f"{sql} live union all {sql} rows"
+            return db.execute(f"{both} order by projection, key").fetchall()
         finally:
             db.close()
 

@@ -37,7 +37,7 @@ def grown(now: Any, then: Any) -> bool:
 
 
 def test_there_is_one_for_every_format():
-    assert [path.stem for path in FILES] == ["format-1", "format-2", "format-3"]
+    assert [path.stem for path in FILES] == ["format-1", "format-2", "format-3", "format-4"]
     assert all(path.stat().st_size < 100_000 for path in FILES)
 
 
@@ -116,6 +116,19 @@ async def test_it_can_be_read_where_it_lies(frozen: Path, then: dict[str, Any]):
     assert await reader.contents([*then["bodies"], then["gone"]]) == {
         name: text.encode() for name, text in then["bodies"].items()
     }
+    await reader.close()
+
+
+async def test_its_projections_can_be_read_where_it_lies(frozen: Path, then: dict[str, Any]):
+    if frozen.stem == "format-1":
+        return  # its rows say less than is asked for today
+    reader = SqliteReader(frozen)
+    for name, rows in then["rows"].items():
+        assert [row.key for row in await reader.rows(name)] == [row[0] for row in rows]
+        for key, tag, _ in rows:
+            assert await reader.row(name, key) is not None
+            if tag is not None:
+                assert key in [row.key for row in await reader.rows(name, tag=tag)]
     await reader.close()
 
 

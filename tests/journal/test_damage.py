@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from holdfast.contracts import Body, Record
-from holdfast.errors import HoldfastError, JournalError
+from holdfast.errors import HoldfastError, JournalError, NotFound
 from holdfast.journal import Bad
 from holdfast.journal.sqlite import SqliteJournal
 from holdfast.journal.sqlite_reader import SqliteReader
@@ -76,6 +76,8 @@ class Look:
             await self._everything(journal)
         except JournalError as refusal:
             self.refusal = refusal
+        except NotFound:
+            assert not self.ok  # a body whose place in the index is lost: the proof has said so
         finally:
             await journal.close()
         return self

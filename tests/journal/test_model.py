@@ -213,8 +213,11 @@ class BothStores(RuleBasedStateMachine):
     def raw_rows(self) -> Sequence[tuple[object, ...]]:
         db = apsw.Connection(str(self.sqlite.path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
+            both = "select projection, key from live intersect select projection, key from rows"
+            assert db.execute(both).fetchall() == []
             sql = "select cast(projection as blob), cast(key as blob), cast(tag as blob),"
-            return db.execute(f"{sql} cast(value as blob) from rows order by 1, 2").fetchall()
+            parts = [f"{sql} cast(value as blob), '{one}' from {one}" for one in ("live", "rows")]
+            return db.execute(f"{' union all '.join(parts)} order by 1, 2").fetchall()
         finally:
             db.close()
 

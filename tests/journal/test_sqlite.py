@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -13,6 +13,7 @@ from anyio import to_thread
 from holdfast.contracts import Body, ContentRef, Draft, Retention, digest
 from holdfast.errors import HoldfastError, JournalError
 from holdfast.journal import Journal, _writer
+from holdfast.journal._sqlite_db import Columns, Db
 from holdfast.journal._stage import Stage
 from holdfast.journal.sqlite import SqliteJournal
 from holdfast.journal.sqlite_reader import SqliteReader
@@ -364,7 +365,7 @@ class TestBugs:
         live = await everything(journal)
         db = apsw.Connection(str(journal.path))
         for damage in ("'no json'", "'7'", "cast(x'ff' as text)"):
-            db.execute(f"update rows set value={damage} where projection='sessions'")
+            db.execute(f"update live set value={damage} where projection='sessions'")
             for question in (
                 journal.rows("sessions"),
                 journal.row("sessions", "s"),
@@ -377,6 +378,59 @@ class TestBugs:
             await journal.rebuild()
             assert (await everything(journal)).rows == live.rows
         db.close()
+
+
+class TestRows:
+    """What is under way is in one table, what is over in another."""
+
+    def where(self, journal: SqliteJournal) -> dict[str, list[str]]:
+        """The tables that have the row of session `s`."""
+        db = apsw.Connection(str(journal.path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            sql = "select tag from {} where projection='sessions' and key='s'"
+            tables = {one: db.execute(sql.format(one)).fetchall() for one in ("live", "rows")}
+        finally:
+            db.close()
+        return {one: [str(tag) for (tag,) in found] for one, found in tables.items() if found}
+
+    @pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
+    async def test_a_row_moves_between_them(self, journal: SqliteJournal, cold: bool):
+        for _ in range(2):
+            for draft, expected in (
+                (created(), {"live": ["open"]}),
+                (destroyed(), {"rows": ["destroyed"]}),
+            ):
+                if cold:
+                    journal._store._forget()
+                await journal.append("s", [draft])
+                assert self.where(journal) == expected
+        await journal.append("s", [created(), destroyed()])
+        assert self.where(journal) == {"rows": ["destroyed"]}
+        await journal.append("s", [created()])
+        assert await journal.rebuild() > 0
+        assert self.where(journal) == {"live": ["open"]}
+
+    @pytest.mark.parametrize(
+        ("projection", "tag"),
+        [("effects", "open"), ("runs", "active"), ("inputs", "queued:s"), ("grants", "active:s")],
+    )
+    async def test_few_are_found_without_reading_those_that_are_over(
+        self, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, projection: str, tag: str
+    ):
+        asked: list[str] = []
+        every = Db.all
+
+        def noted(db: Db, sql: str, values: Sequence[object] = ()) -> list[Columns]:
+            plan = every(db, f"explain query plan {sql}", values)
+            asked.extend(str(step[-1]) for step in plan)
+            return every(db, sql, values)
+
+        monkeypatch.setattr(Db, "all", noted)
+        assert await journal.rows(projection, tag=tag, limit=10) == []
+        assert len(asked) == 1
+        index = "INDEX live_by_tag" if ":" in tag else "PRIMARY KEY"
+        assert asked[0].startswith("SEARCH live USING")
+        assert index in asked[0]
 
 
 class TestCompany:

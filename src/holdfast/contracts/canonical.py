@@ -33,6 +33,9 @@ def _encode(value: Any) -> str:
     return "".join(_pieces(value, 0)) if _pieces is not None else _encoder.encode(value)
 
 
+# Looked up once: this is asked for every record.
+_dumps, _SORTED = orjson.dumps, orjson.OPT_SORT_KEYS
+
 json_string = encode_basestring
 """One string as JSON text."""
 
@@ -60,7 +63,7 @@ def exact_json(value: Any) -> bytes:
     The caller knows that there is no other number in it: those are spelled otherwise here, or lost.
     """
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        return _dumps(value, None, _SORTED)
     except TypeError:  # a number of more than 64 bits, text that is none, too deep: the long way knows, or says why
         return canonical_json(value)
 

@@ -178,9 +178,9 @@ def trusted_record(found: dict[str, Any], hash_: str) -> Record:
 KINDS: dict[type[BaseModel], str] = {model: kind for kind, model in PAYLOADS.items()}
 
 
-def holds_exact(draft: Draft) -> bool:
-    """Whether its payload was a model a moment ago in which there is no number but whole ones."""
-    return type(draft) is _Typed and _is_exact(draft.kind)
+def holds_exact(draft: Draft, kind: str) -> bool:
+    """Whether the payload of a draft of this kind was a model a moment ago, without a number but whole ones."""
+    return type(draft) is _Typed and _is_exact(kind)
 
 
 @cache

@@ -37,6 +37,8 @@ class Db:
     def __init__(self, path: Path, *, read_only: bool = False, immutable: bool = False) -> None:
         """Connect; `immutable` reads a file that nobody can write, beside which nothing can be created."""
         self.path = path
+        self.split = False
+        """Whether the file is known to keep apart the rows of what is under way and of what is over."""
         name = str(path)
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
         if immutable:

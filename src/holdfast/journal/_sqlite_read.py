@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import Any
 
-from holdfast.contracts.canonical import exact_json, json_string
+from holdfast.contracts.canonical import json_string
 from holdfast.errors import JournalError
 from holdfast.journal._slim import whole
 from holdfast.journal._sqlite_db import Columns, Db
-from holdfast.journal._sqlite_tables import LISTED, RESTING, RETENTIONS
-from holdfast.journal._squeeze import squeezed, unsqueezed
-from holdfast.journal._stage import Cell
+from holdfast.journal._sqlite_tables import RETENTIONS
 from holdfast.journal.chain import ZERO, Stored, damaged, decode
 from holdfast.journal.content import Packed, unpack
-from holdfast.journal.log import Head, Holding, Row
+from holdfast.journal.log import Head, Holding
 
 _RECORDS = (
     "select records.seq, coalesce(name, ''), records.pos, body, records.hash, records.stream"
@@ -117,51 +113,6 @@ def heads(db: Db) -> list[Head]:
 def _head(row: Columns) -> Head:
     name, pos, seq, hash_, epoch, owner, until = row
     return Head(name, pos, seq, _bytes(hash_).hex(), epoch, owner, until)
-
-
-def find_row(db: Db, projection: str, key: str) -> Cell | None:
-    """One row of a projection."""
-    row = db.one("select tag, value from rows where projection = ? and key = ?", (projection, key))
-    return None if row is None else (row[0], _value(row[1]))
-
-
-def row_value(tag: str | None, value: dict[str, Any]) -> str | bytes:
-    """How a row's value is stored: as JSON, and of what is over, squeezed."""
-    data = exact_json(value)  # folded from records, in which all numbers are finite
-    return squeezed(data) if tag in RESTING else data.decode()
-
-
-def rows(
-    db: Db, projection: str, tag: str | None, after: str, limit: int, *, newest: bool = False
-) -> list[Row]:
-    """Rows of a projection in key order; with `newest`, from the last key down."""
-    beyond, order = ("<", " desc") if newest and after else (">", " desc" if newest else "")
-    table, where = "rows", "" if tag is None else " and tag = ?"
-    if where and tag not in RESTING:
-        # Said outright: knowing nothing of how few rows are under way, SQLite would rather read them all.
-        table, where = "rows indexed by rows_by_tag", f"{where} and {LISTED}"
-    found = db.all(
-        f"select key, tag, value from {table} where projection = ? and key {beyond} ?{where}"
-        f" order by key{order} limit ?",
-        (projection, after, *([] if tag is None else [tag]), limit),
-    )
-    return [_row(row) for row in found]
-
-
-def _row(row: Columns) -> Row:
-    return Row(row[0], row[1], _value(row[2]))
-
-
-def _value(found: object) -> dict[str, Any]:
-    try:
-        text = unsqueezed(found) or b"" if isinstance(found, bytes) else str(found)
-        return {**json.loads(text)}
-    except (ValueError, TypeError, RecursionError):
-        raise JournalError(
-            "JOURNAL_DAMAGED",
-            "A projection's row is not what was written; the records may still be whole.",
-            hint="Run `holdfast journal verify`; if the records hold, rebuild the projections.",
-        ) from None
 
 
 def find_body(db: Db, digest: str) -> Packed | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.journal import _sqlite_read as look
 from holdfast.journal._sqlite_db import Db
+from holdfast.journal._sqlite_rows import rewrite_rows
 from holdfast.journal.projections import Rebuilt
 
 
@@ -16,9 +17,5 @@ def refold(db: Db) -> int:
             rows.add(stored)
         count += len(page)
         after = page[-1].seq
-    db.run("delete from rows")
-    db.run_many(
-        "insert into rows values (?,?,?,?)",
-        [(*at, tag, look.row_value(tag, value)) for at, (tag, value) in rows.cells.items()],
-    )
+    rewrite_rows(db, rows.cells)
     return count

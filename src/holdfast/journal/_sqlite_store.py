@@ -18,8 +18,9 @@ from holdfast.journal._request import Request
 from holdfast.journal._slim import slim
 from holdfast.journal._sqlite_db import PATIENCE_MS, Busy, Db, busy, explained
 from holdfast.journal._sqlite_refold import refold
+from holdfast.journal._sqlite_rows import LIVE, OVER, find_row, write_rows
 from holdfast.journal._sqlite_tables import RESTING, RETENTIONS
-from holdfast.journal._stage import Append, Cell, Stage, refuse_persistent, taken_since
+from holdfast.journal._stage import Append, Cell, Key, Stage, refuse_persistent, taken_since
 from holdfast.journal._writer import Committed
 from holdfast.journal.content import pack
 from holdfast.journal.log import SUPERSEDED, Head, Holding
@@ -47,9 +48,6 @@ _NEW_HEAD = (
     " on conflict (name) do update set pos=excluded.pos, seq=excluded.seq, hash=excluded.hash,"
     " epoch=excluded.epoch, owner=excluded.owner, until=excluded.until returning id"
 )
-
-# Every column is given, so this does what `on conflict do update` does, in four fifths of the time.
-_ROW = "replace into rows values (?,?,?,?)"
 
 _BODY = (
     "insert or ignore into content (digest, size, stream, run, retention, seq, codec, body)"
@@ -88,7 +86,9 @@ class Store:
         self._last_seq = 0
         self._streams: dict[str, int] = {}
         self._heads: dict[str, Head] = {}
-        self._cells: dict[tuple[str, str], Cell] = {}
+        self._cells: dict[Key, Cell] = {}
+        self._absent: set[Key] = set()
+        """Rows that this transaction has looked for, and that were not there."""
         self._bodies: set[str] = set()
         self._names: dict[str, int] = {}
         self._wal_pages = 0
@@ -111,9 +111,11 @@ class Store:
     def find_row(self, projection: str, key: str) -> Cell | None:
         cell = self._cells.get((projection, key))
         if cell is None:
-            cell = look.find_row(self._db, projection, key)
+            cell = find_row(self._db, projection, key)
             if cell is not None:
                 self._cells[projection, key] = cell
+            else:
+                self._absent.add((projection, key))
         return cell
 
     def has_body(self, digest: str) -> bool:
@@ -179,12 +181,16 @@ class Store:
                 ],
             )
         if stage.rows:
-            db.run_many(
-                _ROW,
-                [(*at, tag, look.row_value(tag, value)) for at, (tag, value) in stage.rows.items()],
-            )
+            write_rows(db, stage.rows, self._may_be_in)
         for held in stage.holdings:
             self._hold(held, stage.bodies.get(held.digest))
+
+    def _may_be_in(self, at: Key) -> Sequence[str]:
+        """The tables in which a row can be."""
+        cell = self._cells.get(at)
+        if cell is not None:
+            return (OVER,) if cell[0] in RESTING else (LIVE,)
+        return () if at in self._absent else (LIVE, OVER)
 
     def _hold(self, held: Holding, body: Body | None) -> None:
         """Store the body, unless it is there, and what keeps it."""
@@ -233,6 +239,7 @@ class Store:
 
     def _keep(self, stage: Stage) -> None:
         self._last_seq = stage.seq
+        self._absent.clear()
         self._heads.update(stage.heads)
         for at, cell in stage.rows.items():
             if cell[0] in RESTING:  # nothing more is said about it, as a rule
@@ -249,6 +256,7 @@ class Store:
         self._streams.clear()
         self._heads.clear()
         self._cells.clear()
+        self._absent.clear()
         self._bodies.clear()
         self._names.clear()
 
@@ -293,6 +301,7 @@ class Store:
         self._flush(stage)
         count = refold(self._db)
         self._cells.clear()
+        self._absent.clear()
         return count
 
     # -- upkeep ---------------------------------------------------------------------------------------

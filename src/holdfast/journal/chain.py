@@ -83,24 +83,25 @@ def joined(cut: bytes, pos: int, prev: str, seq: int, stream_json: str) -> bytes
 def encode(draft: Draft) -> Entry:
     """Check a draft and encode it; raises the refusal of whatever is wrong with it."""
     fields = vars(draft)  # looked up once: a model's attribute costs three times as much
-    said, kind, run_id, effect_id, turn_id = (
+    said, kind, run_id, effect_id, turn_id, content, bodies = (
         fields["payload"],
         fields["kind"],
         fields["run_id"],
         fields["effect_id"],
         fields["turn_id"],
+        fields["content"],
+        fields["bodies"],
     )
-    content, bodies = fields["content"], fields["bodies"]
-    if bodies:
-        content += tuple([body.ref for body in bodies])
-    refs = [_reference(ref) for ref in content]
-    first: dict[str, Any] = {"actor": fields["actor"], "kind": kind}
+    first: dict[str, Any] = {"actor": fields["actor"], "kind": kind, "payload": said}
     if fields["cause"] is not None:
         first["cause"] = fields["cause"]
-    if refs:
-        first["content"] = refs
     if effect_id is not None:
         first["effect_id"] = effect_id
+    held: Sequence[tuple[str, str]] = ()
+    if content or bodies:
+        refs = [_reference(ref) for ref in (*content, *[body.ref for body in bodies])]
+        held = [(ref["digest"], ref["retention"]) for ref in refs]
+        first["content"] = refs
     run = "" if run_id is None else f',"run_id":{json_string(run_id)}'
     turn = "" if turn_id is None else f',"turn_id":{json_string(turn_id)}'
     return Entry(
@@ -108,27 +109,28 @@ def encode(draft: Draft) -> Entry:
         said,
         run_id,
         effect_id,
-        [(ref["digest"], ref["retention"]) for ref in refs],
+        held,
         bodies,
-        _first_part(draft, first, said),
+        _first_part(draft, first, kind),
         f',"privacy":"{fields["privacy"]._value_}"{run},"seq":'.encode(),
         f'{turn},"v":{RECORD_VERSION}}}'.encode(),
     )
 
 
-def _first_part(draft: Draft, first: dict[str, Any], payload: dict[str, Any]) -> bytes:
-    """The body up to its position: these fields and the payload, which comes last among them."""
-    if holds_exact(draft):
-        part = exact_json({**first, "payload": payload})
+def _first_part(draft: Draft, first: dict[str, Any], kind: str) -> bytes:
+    """The body up to its position: these fields, of which the payload comes last."""
+    if holds_exact(draft, kind):
+        part = exact_json(first)
         if len(part) <= MAX_PAYLOAD_BYTES:
-            return b'%b,"pos":' % part[:-1]
-    data = canonical_json(payload)
-    if len(data) > MAX_PAYLOAD_BYTES:
+            return part[:-1] + b',"pos":'
+    payload = canonical_json(first.pop("payload"))
+    if len(payload) > MAX_PAYLOAD_BYTES:
         raise _too_large(draft, "payload")
-    check_draft(draft, data)
-    if len(canonical_json(first.get("content", []))) > MAX_PAYLOAD_BYTES:
+    check_draft(draft, payload)
+    head = exact_json(first)
+    if len(head) > MAX_PAYLOAD_BYTES and len(exact_json(first["content"])) > MAX_PAYLOAD_BYTES:
         raise _too_large(draft, "list of references")
-    return b'%b,"payload":%b,"pos":' % (canonical_json(first)[:-1], data)
+    return b'%b,"payload":%b,"pos":' % (head[:-1], payload)
 
 
 def _reference(ref: ContentRef) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from holdfast.journal._clock import now_ms
 from holdfast.journal._handed import Handed
 from holdfast.journal._request import Request
 from holdfast.journal._sqlite_db import Db, explained
+from holdfast.journal._sqlite_rows import find_row, rows
 from holdfast.journal._sqlite_store import Store
 from holdfast.journal._sqlite_tables import RESTING
 from holdfast.journal._stage import (
@@ -229,7 +230,7 @@ class SqliteJournal(Journal):
     async def row(self, projection: str, key: str) -> dict[str, Json] | None:
         await self._catch_up()
         with self._reader() as db:
-            cell = look.find_row(db, projection, key)
+            cell = find_row(db, projection, key)
         return None if cell is None else cell[1]
 
     async def rows(
@@ -242,7 +243,7 @@ class SqliteJournal(Journal):
         newest: bool = False,
     ) -> list[Row]:
         def work(db: Db) -> list[Row]:
-            return look.rows(db, projection, tag, after, limit, newest=newest)
+            return rows(db, projection, tag, after, limit, newest=newest)
 
         # By a tag of what is over, SQLite would look through all rows for a few.
         if limit > FEW or tag in RESTING:
