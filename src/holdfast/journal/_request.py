@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from holdfast.errors import JournalError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Work = Callable[[T], object]
@@ -54,3 +59,27 @@ class Awaited(Request[T]):
             self.future.set_result(self.outcome)
         else:
             self.future.set_exception(self.failure)
+
+
+def not_synced(why: OSError) -> JournalError:
+    """The error of a disk that refuses to sync."""
+    return JournalError(
+        "JOURNAL_IO",
+        f"What was appended last could not be synced: {why.strerror}.",
+        hint="Look for disk errors in the system's log; durable appends are safe.",
+    )
+
+
+def report(failed: Callable[[BaseException], None], failure: BaseException) -> None:
+    """Tell whoever posted. What goes wrong over there must not stop the writer, on whom all others wait."""
+    try:
+        failed(failure)
+    except Exception:
+        log.exception("The report of a failed append failed itself; the failure was: %s", failure)
+
+
+def closed() -> JournalError:
+    """The refusal of any use after `close`."""
+    return JournalError(
+        "JOURNAL_CLOSED", "The journal was closed.", hint="Open it again with `holdfast.open()`."
+    )

@@ -11,7 +11,6 @@ thread does the work and the loop stays free.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections import deque
@@ -24,7 +23,7 @@ from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from holdfast.errors import HoldfastError, JournalError
-from holdfast.journal._request import Awaited, Posted, Request, Work
+from holdfast.journal._request import Awaited, Posted, Request, Work, closed, not_synced, report
 from holdfast.journal._sqlite_db import Busy
 from holdfast.journal._wake import call_into
 
@@ -40,8 +39,6 @@ RIDE = 0.002
 
 SYNC_AFTER = 0.1
 """Seconds after which what was written but not synced is synced, if nothing else did it."""
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -104,13 +101,15 @@ class Writer(Generic[T]):
         """Run `work` in the next group and return what it returned, once committed. `stream`: where it writes."""
         if self._closing:
             raise closed()
-        if not (self._leading or self._pace >= FAST_COMMIT or self._expects_company(stream)):
+        alone = self.may_commit_alone(stream)
+        self._take_turn(stream)
+        if alone:
             await checkpoint_if_cancelled()
-            alone: Request[T] = Request(work, durable)
-            if self._commit_alone(alone):
-                if alone.failure is not None:
-                    raise alone.failure
-                return cast(R, alone.outcome)
+            lone: Request[T] = Request(work, durable)
+            if self._commit_alone(lone):
+                if lone.failure is not None:
+                    raise lone.failure
+                return cast(R, lone.outcome)
         request = Awaited(work, durable)
         self._queue.append(request)
         if self._closing:
@@ -125,18 +124,24 @@ class Writer(Generic[T]):
                 self._rouse()  # others may have joined us, and relied on us to commit
             raise
 
-    def may_commit_alone(self, stream: str) -> bool:
-        """Whether whoever writes there next would try to commit by itself, past the queue."""
-        looks = self._company > 0 or (self._turns + 1) % LOOK_EVERY == 0
-        another = self._latest not in (None, stream)
-        return not (self._leading or self._pace >= FAST_COMMIT or looks or another)
+    def may_commit_alone(self, stream: str | None) -> bool:
+        """Whether whoever writes there next would try to commit by itself, past the queue.
+
+        Not while other tasks may join: they did lately, somebody else wrote before, or it is time to find out.
+        """
+        joined = self._company > 0 or (self._turns + 1) % LOOK_EVERY == 0
+        another = stream is not None and self._latest not in (None, stream)
+        return not (self._leading or self._pace >= FAST_COMMIT or joined or another)
+
+    def _take_turn(self, stream: str | None) -> None:
+        self._turns += 1
+        self._latest = stream or self._latest
 
     def submit_now(self, work: Callable[[T], R], *, durable: bool, stream: str) -> R | None:
         """Run `work` alone, here and now; `None`, and nothing done, if that can't be had without waiting."""
         if self._closing:
             raise closed()
-        self._turns += 1
-        self._latest = stream
+        self._take_turn(stream)
         request = Request(cast("Work[T]", work), durable)
         if not self._commit_alone(request):
             return None
@@ -190,13 +195,6 @@ class Writer(Generic[T]):
         """Leave to the thread what nobody waits for."""
         if self._untidy or (self._unsynced_by is not None and not self._armed):
             self._rouse()
-
-    def _expects_company(self, stream: str | None) -> bool:
-        """Whether to give other tasks a turn to join: while they do, and now and then to find out."""
-        self._turns += 1
-        before, self._latest = self._latest, stream or self._latest
-        another = before not in (None, self._latest)
-        return self._company > 0 or another or self._turns % LOOK_EVERY == 0
 
     def post(self, work: Work[T], failed: Callable[[BaseException], None]) -> None:
         """Run `work` in the next group, on the thread, and wait for nothing."""
@@ -368,30 +366,6 @@ class Writer(Generic[T]):
             self._unsynced_by = self._sync_failure = None
         elif self._unsynced_by is None:
             self._unsynced_by = time.monotonic() + SYNC_AFTER
-
-
-def not_synced(why: OSError) -> JournalError:
-    """The error of a disk that refuses to sync."""
-    return JournalError(
-        "JOURNAL_IO",
-        f"What was appended last could not be synced: {why.strerror}.",
-        hint="Look for disk errors in the system's log; durable appends are safe.",
-    )
-
-
-def report(failed: Callable[[BaseException], None], failure: BaseException) -> None:
-    """Tell whoever posted. What goes wrong over there must not stop the writer, on whom all others wait."""
-    try:
-        failed(failure)
-    except Exception:
-        log.exception("The report of a failed append failed itself; the failure was: %s", failure)
-
-
-def closed() -> JournalError:
-    """The refusal of any use after `close`."""
-    return JournalError(
-        "JOURNAL_CLOSED", "The journal was closed.", hint="Open it again with `holdfast.open()`."
-    )
 
 
 def _fail(group: Sequence[Request[T]], failure: BaseException) -> None:

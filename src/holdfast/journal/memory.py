@@ -12,6 +12,7 @@ from typing import TypeVar
 from holdfast.contracts import ContentRef, Draft, Json, Privacy, check_id
 from holdfast.errors import CallerError, HoldfastError
 from holdfast.journal._clock import now_ms
+from holdfast.journal._request import closed, report
 from holdfast.journal._stage import (
     Append,
     Cell,
@@ -25,7 +26,6 @@ from holdfast.journal._stage import (
     taken_since,
 )
 from holdfast.journal._wake import Wakeups
-from holdfast.journal._writer import closed, report
 from holdfast.journal.chain import Report, Stored
 from holdfast.journal.content import RAW, Packed, check_access, unpack
 from holdfast.journal.log import (

@@ -17,7 +17,7 @@ from holdfast.journal import _sqlite_read as look
 from holdfast.journal import _sqlite_schema as schema
 from holdfast.journal._clock import now_ms
 from holdfast.journal._handed import Handed
-from holdfast.journal._request import Request
+from holdfast.journal._request import Request, closed
 from holdfast.journal._sqlite_db import Db, explained
 from holdfast.journal._sqlite_rows import find_row, rows
 from holdfast.journal._sqlite_store import Store
@@ -31,7 +31,7 @@ from holdfast.journal._stage import (
     erasure,
 )
 from holdfast.journal._wake import Wakeups, when_idle
-from holdfast.journal._writer import Committed, Writer, closed
+from holdfast.journal._writer import Committed, Writer
 from holdfast.journal.chain import Report, Stored
 from holdfast.journal.content import check_access, unpack
 from holdfast.journal.log import (
