@@ -71,6 +71,9 @@ _LET_GO = (
 
 _RETENTION = {name: at for at, name in enumerate(RETENTIONS)}
 
+_OTHERS = (0, 0, 0)
+"""What keeps a body is not whoever asks; who that is does not matter. There is no stream 0."""
+
 
 class Store:
     """The write connection and the copy of what it wrote. Only used under the writer's lock."""
@@ -89,7 +92,8 @@ class Store:
         self._cells: dict[Key, Cell] = {}
         self._absent: set[Key] = set()
         """Rows that this transaction has looked for, and that were not there."""
-        self._bodies: set[str] = set()
+        self._bodies: dict[str, tuple[int, int, int]] = {}
+        """By digest, what keeps a body that is there and is noted with it."""
         self._names: dict[str, int] = {}
         self._wal_pages = 0
         self._too_long = WAL_TOO_LONG
@@ -198,14 +202,19 @@ class Store:
         digest, seq, stream, run_id, retention = held
         name = bytes.fromhex(digest)
         by = (self._streams[stream], self._number(run_id), _RETENTION[retention])
-        if body is not None and digest not in self._bodies:
-            self._bodies.add(digest)
+        first = self._bodies.get(digest)
+        if body is not None and first is None:
             packed = pack(body.data)
             if db.do(_BODY, (name, packed.size, *by, seq, packed.codec, packed.data)):
+                self._bodies[digest] = by
                 return
             db.do(_BODY_AGAIN, (packed.codec, packed.data, name))
-        if not db.do(_HOLD, (seq, name, *by)):
-            db.do(_HOLD_TOO, (*by, seq, name))
+        if first is None or first == by:
+            if db.do(_HOLD, (seq, name, *by)):
+                self._bodies[digest] = by
+                return
+            self._bodies[digest] = _OTHERS
+        db.do(_HOLD_TOO, (*by, seq, name))
 
     def _number(self, name: str | None) -> int:
         """The number that stands for a run's id in the file; 0 for none."""
@@ -281,7 +290,7 @@ class Store:
             return False
         refuse_persistent(digest, (row[1] for row in held))
         stage.append(request)
-        self._bodies.discard(digest)
+        self._bodies.pop(digest, None)
         for forget in _ERASE:
             self._db.run(forget, (bytes.fromhex(digest),))
         if request.entries[0].payload["reason"] != SUPERSEDED:
