@@ -13,7 +13,7 @@ from tests.mcp.support import alive, context, odd, opened, until
 
 from holdfast.capabilities.mcp import LogLine, Services
 from holdfast.capabilities.mcp.connection import McpConnection
-from holdfast.capabilities.mcp.stdio import MAX_LINE, Lines
+from holdfast.capabilities.mcp.hearing import MAX_LINE, Lines
 from holdfast.contracts.surface import StdioSurface
 from holdfast.errors import ModelError, OperatorError
 from holdfast.gate.executor import Unsure
@@ -225,7 +225,7 @@ async def test_garbage_between_messages_is_logged_and_forgotten():
 
 
 async def test_an_answer_that_is_too_long_fails_its_call_alone(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("holdfast.capabilities.mcp.stdio.MAX_LINE", 100_000)
+    monkeypatch.setattr("holdfast.capabilities.mcp.hearing.MAX_LINE", 100_000)
     monkeypatch.setattr(Lines.__init__, "__defaults__", (100_000,))
     async with opened(odd()) as server:
         assert len(str(await server.call("huge", {"bytes": 90_000}, context()))) == 90_000

@@ -7,11 +7,11 @@ says, and everything else that it is asked, is the SDK's business.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-import anyio
 from mcp.shared.dispatcher import ProgressFnT, as_request_id, coerce_request_id
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -34,23 +34,17 @@ _CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
 class Waiting:
     """One call that waits."""
 
-    __slots__ = ("_come", "_outcome", "on_progress")
+    __slots__ = ("on_progress", "outcome")
 
     def __init__(self, on_progress: ProgressFnT | None) -> None:
         self.on_progress = on_progress
-        self._come = anyio.Event()
-        self._outcome: Outcome = _CLOSED
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        """The answer, once it is there."""
 
     def end(self, outcome: Outcome) -> None:
         """Wake whoever waits; what comes second is too late."""
-        if not self._come.is_set():
-            self._outcome = outcome
-            self._come.set()
-
-    async def outcome(self) -> Outcome:
-        """The answer, once it is there."""
-        await self._come.wait()
-        return self._outcome
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
 
 
 class Answers:
@@ -70,6 +64,16 @@ class Answers:
     def forget(self, request_id: RequestId) -> None:
         """Nobody waits for it any more: an answer would be too late."""
         self._waiting.pop(request_id, None)
+
+    def give(self, request_id: object, result: object) -> bool:
+        """Hand over a result at once; false for what is none, or for no call that waits."""
+        if type(request_id) is not int or not isinstance(result, dict):
+            return False
+        waiting = self._waiting.get(request_id)
+        if waiting is None:
+            return False
+        waiting.end(cast("dict[str, Any]", result))
+        return True
 
     async def take(self, message: JSONRPCMessage) -> bool:
         """Hand over an answer, or how far a call is; false for what is neither, or for no call that waits.

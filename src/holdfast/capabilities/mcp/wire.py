@@ -113,7 +113,7 @@ class Wire(JSONRPCDispatcher[TransportContext]):
             await anyio.lowlevel.checkpoint_if_cancelled()
             begun = True
             await self._out.send(call)
-            outcome = await waiting.outcome()
+            outcome = await waiting.outcome
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             raise MCPError(CONNECTION_CLOSED, "Connection closed") from None
         except anyio.get_cancelled_exc_class():
