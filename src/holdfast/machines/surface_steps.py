@@ -45,12 +45,14 @@ def is_pending(state: Surface, op: Op) -> bool:
 
 def tokens_known(state: Surface) -> bool:
     """Whether every number in the record was handed out by the counters."""
-    record = state.record
-    seqs = [one.seq for one in (record.staged, record.pending) if one is not None]
-    tasks = [*record.open, *(() if record.pending is None else (record.pending.task,))]
-    return all(0 < seq <= state.next_staged for seq in seqs) and all(
-        0 < task <= state.next_task for task in tasks
-    )
+    staged, pending = state.record.staged, state.record.pending
+    if staged is not None and not 0 < staged.seq <= state.next_staged:
+        return False
+    if pending is not None and not (
+        0 < pending.seq <= state.next_staged and 0 < pending.task <= state.next_task
+    ):
+        return False
+    return all(0 < task <= state.next_task for task in state.record.open)
 
 
 def _seq_matches(state: Surface, apply: Apply) -> bool:

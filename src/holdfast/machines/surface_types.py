@@ -116,7 +116,7 @@ class Record(NamedTuple):
     def open(self) -> tuple[int, ...]:
         """Its connections, oldest first."""
         current = () if self.connection is None else (self.connection,)
-        return (*(one.connection for one in self.old), *current)
+        return (*[one.connection for one in self.old], *current) if self.old else current
 
 
 class Surface(NamedTuple):

@@ -14,6 +14,9 @@ from typing import NamedTuple
 from holdfast.machines.surface import SURFACE
 from holdfast.machines.surface_types import Phase, Record, Refresh, Shutdown, Surface
 
+UNKNOWN = Record()
+"""The record of a server that was never heard of."""
+
 
 class Surfaces(NamedTuple):
     """All servers, and what they share."""
@@ -25,6 +28,10 @@ class Surfaces(NamedTuple):
     next_task: int = 0
     epoch: int = 0
     aligned: int = 0
+
+    def record(self, server: str) -> Record:
+        """That of a server, whether or not it is known."""
+        return self.records.get(server, UNKNOWN)
 
     @property
     def visible(self) -> frozenset[str]:
@@ -43,13 +50,14 @@ def step(surfaces: Surfaces, server: str, input_: object) -> tuple[Surfaces, tup
     """One input for one server; raises what the table raises. `Shutdown` and `Aligned` are for all of them."""
     if isinstance(input_, Shutdown):
         return shut_down(surfaces)
-    new, effects = SURFACE.apply(_one(surfaces, server), input_)
+    old = _one(surfaces, server)
+    new, effects = SURFACE.apply(old, input_)
     records = surfaces.records
     # An input that leaves no trace (a rejected call, an alignment) does not make its server known.
-    if new.record != records.get(server, Record()):
+    if new.record != old.record:
         records = {**records, server: new.record}
     after = Surfaces(new.phase, records, new.next_staged, new.next_task, new.epoch, new.aligned)
-    return after, tuple(Emitted(server, effect) for effect in effects)
+    return after, tuple([Emitted(server, effect) for effect in effects])
 
 
 def shut_down(surfaces: Surfaces) -> tuple[Surfaces, tuple[Emitted, ...]]:
@@ -71,10 +79,9 @@ def shut_down(surfaces: Surfaces) -> tuple[Surfaces, tuple[Emitted, ...]]:
 
 
 def _one(surfaces: Surfaces, server: str) -> Surface:
-    record = surfaces.records.get(server, Record())
     return Surface(
         surfaces.phase,
-        record,
+        surfaces.record(server),
         surfaces.next_staged,
         surfaces.next_task,
         surfaces.epoch,

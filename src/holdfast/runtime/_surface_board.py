@@ -10,6 +10,7 @@ A lost connection stays the one that serves until another one does: its tools st
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TypeAlias
@@ -35,6 +36,7 @@ AGAIN = RetryPolicy(initial_delay_ms=500, multiplier=2.0, max_delay_ms=30_000)
 SHUTDOWN_S = 15.0
 """Seconds that closing everything may take; then it is cut off."""
 _DETAIL = 300
+_CALLS = (t.CallStarted, t.CallFinished)
 
 Told: TypeAlias = Callable[[str, t.Op, str], None]
 """Hears what became of which surface: the operation, and how far it got, or `lost`."""
@@ -55,7 +57,7 @@ class Board:
         self.state = Surfaces()
         self.specs: dict[str, SurfaceSpec] = {}
         """What is wanted, by name."""
-        self.fates: dict[str, Fate] = {}
+        self.fates: dict[str, Fate] = defaultdict(Fate)
         self.moved = anyio.Event()
         """Set, and replaced, whenever anything has changed."""
         self._make = make
@@ -81,11 +83,11 @@ class Board:
 
     def record(self, name: str) -> t.Record:
         """Where the machine has it."""
-        return self.state.records.get(name, t.Record())
+        return self.state.record(name)
 
     def fate(self, name: str) -> Fate:
         """What else is known about it."""
-        return self.fates.setdefault(name, Fate())
+        return self.fates[name]
 
     def serving(self, name: str) -> Served | None:
         """The connection that serves, also when it is lost."""
@@ -109,9 +111,9 @@ class Board:
         self.state, emitted = step(self.state, name, input_)
         for server, effect in emitted:
             self._carry_out(server, effect)
-        if not isinstance(input_, t.CallStarted | t.CallFinished):
+        if not isinstance(input_, _CALLS):
             self._move()
-        return tuple(one.effect for one in emitted)
+        return tuple([one.effect for one in emitted])
 
     def _move(self) -> None:
         moved, self.moved = self.moved, anyio.Event()
@@ -295,7 +297,8 @@ class Board:
     ) -> Json:
         """Make one call on what serves now, if that is still what the tool was made of."""
         name = tool.surface
-        await self._wakened(name)
+        if self.asks(name):
+            await self._wakened(name)
         number = self._admitted(name)
         try:
             served = self._served[number]
@@ -308,7 +311,7 @@ class Board:
 
     async def _wakened(self, name: str) -> None:
         """A server that waits for somebody to sign in is tried at once: that may be why this call is made again."""
-        if not self.asks(name) or self.serving(name) is None:
+        if self.serving(name) is None:
             return
         await self.attempted(name)
         if self.asks(name):
@@ -363,7 +366,10 @@ class Board:
 
     def pump(self, name: str) -> None:
         """Finish a removal, and close what was replaced, if that is due."""
-        record, now = self.record(name), self.now()
+        record = self.record(name)
+        if not record.old and record.removal is None:
+            return
+        now = self.now()
         due: list[object] = [t.PumpOld(now)] if record.old else []
         due += [t.PumpRemoval(now)] if record.removal is not None else []
         for input_ in due:
