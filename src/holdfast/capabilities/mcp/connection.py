@@ -6,19 +6,16 @@ that fails fails alone. The task that owns it is in `serving.py`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 import anyio
-from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
-    CallToolResult,
-    InputRequiredResult,
     InputResponses,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -26,7 +23,7 @@ from pydantic import ValidationError
 
 from holdfast.capabilities.connection import Offers, ResourceLine
 from holdfast.capabilities.mcp.asking import Asking
-from holdfast.capabilities.mcp.content import bodies, part, value_of
+from holdfast.capabilities.mcp.content import Plain, bodies, part, value_of
 from holdfast.capabilities.mcp.errlog import ErrorLog
 from holdfast.capabilities.mcp.explain import GONE, NOT_MADE, explained
 from holdfast.capabilities.mcp.failures import unavailable
@@ -35,6 +32,7 @@ from holdfast.capabilities.mcp.listing import pages
 from holdfast.capabilities.mcp.rounds import Rounds
 from holdfast.capabilities.mcp.schema import offers
 from holdfast.capabilities.mcp.services import PromptLine, Services, Step
+from holdfast.capabilities.mcp.session import Given, Session
 from holdfast.capabilities.mcp.underway import CURRENT, Calls, Underway
 from holdfast.capabilities.mcp.wire import Wire
 from holdfast.capabilities.words import clean, one_line
@@ -80,11 +78,13 @@ class McpConnection:
         self._spec = spec
         self._services = services
         self._log = log
-        self._session: ClientSession | None = None
+        self._session: Session | None = None
         self._wire: Wire | None = None
         self._listed = ""
-        self._last = self.offers
-        """What it was last heard to offer; `offers` is what its users know of."""
+        self._known: Mapping[str, str] = {}
+        """The digests of the tools among `offers`, which is what its users know of."""
+        self._last: Mapping[str, str] = {}
+        """Those of what it was last heard to offer."""
         self._listing = anyio.Lock()
         """Held while tools are listed: pages of two lists must not be mixed up."""
 
@@ -93,16 +93,11 @@ class McpConnection:
     async def call(self, tool: str, arguments: Mapping[str, Json], context: Context) -> Json:
         """Call one of its tools. Raises `TOOL_ERROR`, `SURFACE_UNAVAILABLE`, `Unsure`, `NeedsAnswer`."""
         session = self._open()
-        call = Underway(tool, context, contract=_contract(self.offers, tool))
+        call = Underway(tool, context, contract=self._known.get(tool))
         self._check(call)
         token = CURRENT.set(call)
         self.calls.under_way.append(call)
-
-        async def send(
-            responses: InputResponses | None, state: str | None
-        ) -> CallToolResult | InputRequiredResult:
-            return await self._sent(session, call, dict(arguments), responses, state)
-
+        send = partial(self._sent, session, call, dict(arguments))
         try:
             result = await Rounds(tool, context, self.asking, send).go()
         except (MCPError, ValidationError, RuntimeError, ValueError) as why:
@@ -110,29 +105,21 @@ class McpConnection:
         finally:
             self.calls.under_way.remove(call)
             CURRENT.reset(token)
+        if isinstance(result, Plain):
+            return result.value
         keep = self._services.keep
         return await value_of(tool, result, None if keep is None else partial(keep, context))
 
     async def _sent(
         self,
-        session: ClientSession,
+        session: Session,
         call: Underway,
         arguments: dict[str, Any],
         responses: InputResponses | None,
         state: str | None,
-    ) -> CallToolResult | InputRequiredResult:
-        async def once() -> CallToolResult | InputRequiredResult:
-            return await session.call_tool(
-                call.tool,
-                arguments,
-                progress_callback=None if self._services.progress is None else self._step(call),
-                input_responses=responses,
-                request_state=state,
-                allow_input_required=True,
-            )
-
+    ) -> Given:
         try:
-            return await once()
+            return await self._once(session, call, arguments, responses, state)
         except MCPError as why:
             # The headers of a request follow from the tool's schema: these do not fit what it is by now.
             if why.code != HEADER_MISMATCH and not isinstance(call.failure, Unmet):
@@ -141,11 +128,32 @@ class McpConnection:
         # Without a session, nothing else tells that the server at an address is another one than before.
         await self.look_again()
         self._check(call)
-        return await once()
+        return await self._once(session, call, arguments, responses, state)
+
+    def _once(
+        self,
+        session: Session,
+        call: Underway,
+        arguments: dict[str, Any],
+        responses: InputResponses | None,
+        state: str | None,
+    ) -> Awaitable[Given]:
+        on_progress = None if self._services.progress is None else self._step(call)
+        wire, fresh = self._wire, responses is None and state is None
+        if fresh and call.contract is not None and wire is not None and wire.direct:
+            return session.call(wire, call.tool, arguments, on_progress)
+        return session.call_tool(
+            call.tool,
+            arguments,
+            progress_callback=on_progress,
+            input_responses=responses,
+            request_state=state,
+            allow_input_required=True,
+        )
 
     def _check(self, call: Underway) -> None:
         """Raise `SURFACE_UNAVAILABLE` unless its tool is what it was when the call was made."""
-        if _contract(self._last, call.tool) != call.contract:
+        if self._last.get(call.tool) != call.contract:
             raise unavailable(self._surface, f"`{call.tool}` is another one than it was")
 
     def _step(self, call: Underway) -> Any:
@@ -248,11 +256,12 @@ class McpConnection:
         self.changed = anyio.Event()
         with _asking(self, "tools/list", None):  # whoever wants it says how long it may take
             self._listed, self.offers = await self._tools(session, self._wire)
+        self._known = self._last
         return self.offers
 
     # -- for its owner --------------------------------------------------------------------------------
 
-    async def greet(self, session: ClientSession, wire: Wire) -> None:
+    async def greet(self, session: Session, wire: Wire) -> None:
         """Learn who is there and what it offers."""
         info = session.server_info
         self.protocol = session.protocol_version
@@ -264,6 +273,7 @@ class McpConnection:
         self.readable = can is not None and can.resources is not None
         self._session, self._wire = session, wire
         self._listed, self.offers = await self._tools(session, wire)
+        self._known = self._last
         for tool, why in self.offers.refused.items():
             self._log.note(f"the tool `{one_line(tool, 80)}` is refused: {why}")
 
@@ -275,7 +285,7 @@ class McpConnection:
         if listed != self._listed:
             self.changed.set()
 
-    async def _tools(self, session: ClientSession, wire: Wire) -> tuple[str, Offers]:
+    async def _tools(self, session: Session, wire: Wire) -> tuple[str, Offers]:
         capabilities = session.server_capabilities
         if capabilities is None or capabilities.tools is None:
             return "", Offers()
@@ -294,8 +304,8 @@ class McpConnection:
             for one in found.tools
             if one.tool not in usable
         }
-        self._last = Offers(tools, {**found.refused, **odd})
-        return digest_json(listed), self._last
+        self._last = {one.tool: one.capability.digest for one in tools}
+        return digest_json(listed), Offers(tools, {**found.refused, **odd})
 
     def note(self, what: Exception | int) -> None:
         """Take in what went wrong with a request."""
@@ -320,14 +330,10 @@ class McpConnection:
         # Nobody else may say how long it may take: there is no call that it would be part of.
         return _asking(self, method, self._spec.timeout_ms / 1000)
 
-    def _open(self) -> ClientSession:
+    def _open(self) -> Session:
         if self._session is None or self.lost.is_set():
             raise unavailable(self._surface, "the connection is gone")
         return self._session
-
-
-def _contract(offers: Offers, tool: str) -> str | None:
-    return next((one.capability.digest for one in offers.tools if one.tool == tool), None)
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 from mcp_types import (
     AudioContent,
@@ -31,6 +32,40 @@ MAX_ERROR = 2000
 """Characters of what a tool says went wrong."""
 
 _ANY = "application/octet-stream"
+_PLAIN = frozenset({"content", "isError", "resultType", "structuredContent"})
+_TEXT = frozenset({"type", "text"})
+
+
+class Plain(NamedTuple):
+    """What code gets of a result that is text, or something structured with the same as text."""
+
+    value: Json
+
+
+def plain(result: Mapping[str, Any]) -> Plain | None:
+    """What a tool gave, as most of them do; `None` for all that has to be looked at more closely.
+
+    Whatever is plain is right in every version of the protocol, but for its kind, which is not looked at.
+    """
+    content = result.get("content")
+    if (
+        not content
+        or not isinstance(content, list)
+        or result.get("isError", False) is not False
+        or not result.keys() <= _PLAIN
+    ):
+        return None
+    texts: list[str] = []
+    for one in cast("list[object]", content):
+        block = cast("dict[str, object]", one) if isinstance(one, dict) else {}
+        text = block.get("text")
+        if block.keys() != _TEXT or block["type"] != "text" or not isinstance(text, str):
+            return None
+        texts.append(text)
+    if "structuredContent" not in result:
+        return Plain("\n".join(texts))
+    found = result["structuredContent"]
+    return Plain(found) if isinstance(found, dict) else None
 
 
 async def value_of(tool: str, result: CallToolResult, keep: Keep | None) -> Json:

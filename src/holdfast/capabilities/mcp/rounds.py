@@ -27,7 +27,9 @@ from mcp_types import (
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.capabilities.mcp.asking import Asking, question_of, result_of
+from holdfast.capabilities.mcp.content import Plain
 from holdfast.capabilities.mcp.failures import tool_error
+from holdfast.capabilities.mcp.session import Given
 from holdfast.contracts import Json
 from holdfast.contracts.canonical import canonical_json
 from holdfast.errors import ModelError
@@ -42,9 +44,7 @@ MAX_STATE_BYTES = 256 * 1024
 MAX_WAIT_S = 0.25
 """Between two calls when a server only wants to be called again."""
 
-Send: TypeAlias = Callable[
-    [InputResponses | None, str | None], Awaitable[CallToolResult | InputRequiredResult]
-]
+Send: TypeAlias = Callable[[InputResponses | None, str | None], Awaitable[Given]]
 """Makes the call, with answers and what the server wanted back."""
 
 _REQUEST: TypeAdapter[InputRequest] = TypeAdapter(InputRequest)
@@ -80,7 +80,7 @@ class Rounds:
         self._put = 0
         """Questions that were put so far."""
 
-    async def go(self) -> CallToolResult:
+    async def go(self) -> Plain | CallToolResult:
         """The result; raises `NeedsAnswer`."""
         answer = self._last()
         responses: InputResponses | None = None
@@ -90,7 +90,7 @@ class Rounds:
         wait = 0.0
         for _ in range(MAX_ROUNDS):
             result = await self._sent(responses, state)
-            if isinstance(result, CallToolResult):
+            if not isinstance(result, InputRequiredResult):
                 return result
             state, requests = result.request_state, result.input_requests
             if requests:
@@ -108,9 +108,7 @@ class Rounds:
             self._put += 1
         return found
 
-    async def _sent(
-        self, responses: InputResponses | None, state: str | None
-    ) -> CallToolResult | InputRequiredResult:
+    async def _sent(self, responses: InputResponses | None, state: str | None) -> Given:
         try:
             return await self._send(responses, state)
         except MCPError as why:

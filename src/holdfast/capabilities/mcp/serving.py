@@ -29,6 +29,7 @@ from holdfast.capabilities.mcp.connection import McpConnection
 from holdfast.capabilities.mcp.errlog import ErrorLog
 from holdfast.capabilities.mcp.explain import unconnected
 from holdfast.capabilities.mcp.services import Services
+from holdfast.capabilities.mcp.session import Session
 from holdfast.capabilities.mcp.transport import transport
 from holdfast.capabilities.mcp.wire import ProbeClosed, Wire, negotiate
 from holdfast.contracts.surface import HttpSurface, StdioSurface
@@ -113,11 +114,11 @@ class _Owner:
                     # Whoever calls from here on must not wait for what is being closed.
                     connection.lost.set()
 
-    def _session(self, wire: Wire) -> ClientSession:
+    def _session(self, wire: Wire) -> Session:
         asking, services = self._connection.asking, self._services
         samples = self._spec.sampling and services.sample is not None
         roots = self._spec.roots and services.roots is not None
-        return ClientSession(
+        return Session(
             dispatcher=wire,
             client_info=Implementation(name="holdfast", version=__version__),
             elicitation_callback=asking.elicit,

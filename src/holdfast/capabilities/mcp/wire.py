@@ -82,28 +82,42 @@ class Wire(JSONRPCDispatcher[TransportContext]):
         _related_request_id: RequestId | None = None,
     ) -> dict[str, Any]:
         """Ask, and wait for the answer."""
-        answers, opts = self._answers, opts or {}
+        opts = opts or {}
+        if method == "tools/call" and opts.keys() <= _PLAIN and self.direct:
+            return await self.call(params or {}, opts.get("on_progress"))
+        if self._answers is not None:
+            opts = {"request_id": next(self._numbers), **opts}
         try:
-            if answers is None:
-                raw = await super().send_raw_request(
-                    method, params, opts, _related_request_id=_related_request_id
-                )
-            elif method == "tools/call" and self._runs and opts.keys() <= _PLAIN and not _traced():
-                raw = await self._called(answers, params or {}, opts.get("on_progress"))
-            else:
-                numbered: CallOptions = {"request_id": next(self._numbers), **opts}
-                raw = await super().send_raw_request(
-                    method, params, numbered, _related_request_id=_related_request_id
-                )
+            raw = await super().send_raw_request(
+                method, params, opts, _related_request_id=_related_request_id
+            )
         except MCPError as why:
-            raise MCPError(why.code, self._redact(why.message), self._without(why.data)) from None
+            raise self._blurred(why) from None
         found = self._without(raw)
         return self._listed(params, raw, found) if method == "tools/list" else found
+
+    @property
+    def direct(self) -> bool:
+        """Whether `call` can be used now."""
+        return self._answers is not None and self._runs and not _traced()
+
+    async def call(
+        self, params: Mapping[str, Any], on_progress: ProgressFnT | None
+    ) -> dict[str, Any]:
+        """Call a tool as the SDK does, with nothing between whoever reads and whoever waits."""
+        assert self._answers is not None
+        try:
+            raw = await self._called(self._answers, params, on_progress)
+        except MCPError as why:
+            raise self._blurred(why) from None
+        # Who answered, and what else is said besides: nobody looks at it.
+        if isinstance(raw.get("_meta"), dict):
+            del raw["_meta"]
+        return self._without(raw)
 
     async def _called(
         self, answers: Answers, params: Mapping[str, Any], on_progress: ProgressFnT | None
     ) -> dict[str, Any]:
-        """Call a tool as the SDK does, with nothing between whoever reads and whoever waits."""
         number = next(self._numbers)
         call = _call(number, params, progress=on_progress is not None)
         waiting = answers.expect(number, on_progress)
@@ -144,6 +158,10 @@ class Wire(JSONRPCDispatcher[TransportContext]):
                 if (slim := _slim(tool)) is not None and slim["name"] == said["name"]
             ]
         return found
+
+    def _blurred(self, why: MCPError) -> MCPError:
+        """The same error without secrets."""
+        return MCPError(why.code, self._redact(why.message), self._without(why.data))
 
     def _without(self, value: Any) -> Any:
         """The same without secrets."""
