@@ -13,11 +13,7 @@ from typing import Any
 
 import anyio
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    HEADER_MISMATCH,
-    METHOD_NOT_FOUND,
-    InputResponses,
-)
+from mcp_types import HEADER_MISMATCH, METHOD_NOT_FOUND, InputResponses
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -138,6 +134,7 @@ class McpConnection:
         responses: InputResponses | None,
         state: str | None,
     ) -> Awaitable[Given]:
+        """Make the call; in the shorter way, if it can be: what is not listed, the SDK looks for."""
         on_progress = None if self._services.progress is None else self._step(call)
         wire, fresh = self._wire, responses is None and state is None
         if fresh and call.contract is not None and wire is not None and wire.direct:

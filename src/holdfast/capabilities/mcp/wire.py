@@ -98,7 +98,7 @@ class Wire(JSONRPCDispatcher[TransportContext]):
 
     @property
     def direct(self) -> bool:
-        """Whether `call` can be used now."""
+        """Whether `call` can be used now: calls wait for their answers here, and nobody traces them."""
         return self._answers is not None and self._runs and not _traced()
 
     async def call(
