@@ -68,7 +68,9 @@ async def test_when_the_one_who_looks_fails_another_looks() -> None:
     assert journal.looks == 3
 
 
-async def test_nobody_looks_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("up", [1.0, 1e6], ids=["a machine that has just started", "an old one"])
+async def test_nobody_looks_again_at_once(monkeypatch: pytest.MonkeyPatch, up: float) -> None:
+    monkeypatch.setattr(module, "monotonic", lambda: up)
     journal = Slow()
     journal.let.set()
     async with Surfaces.open(journal, lambda *_: pytest.fail("nothing is wanted")) as found:

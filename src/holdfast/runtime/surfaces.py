@@ -7,6 +7,7 @@ own (`_surface_board.py`), lost ones are made again, and what changes is seen by
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -71,7 +72,7 @@ class Surfaces:
         self._group: anyio.abc.TaskGroup | None = None
         self._turn = anyio.Lock(fast_acquire=True)
         self._looking: anyio.Event | None = None
-        self._looked = 0.0
+        self._looked = -math.inf
         self._due: dict[str, None] = {}
         self._clashes = Clashes(self._board.tools)
 
