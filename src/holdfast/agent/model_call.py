@@ -164,9 +164,9 @@ class Asker:
     ) -> Crossing:
         """A question on its way out."""
         work = self._work
-        told = self._wording.told(question.request)
+        told, body = self._wording.told(question.request)
         if cleared.beside:
-            told = {**told, **cleared.beside}
+            told, body = {**told, **cleared.beside}, None
         return Crossing(
             desk=work.desk,
             ordinal=cleared.ordinal,
@@ -186,6 +186,7 @@ class Asker:
             wanted=cleared.allowed.wanted,
             within_ms=left_ms,
             mood=consent.leave,
+            body=body,
         )
 
     def _used(self, question: Question) -> None:
@@ -243,7 +244,7 @@ class Asker:
         allowed = await work.guards.before_model(request, self._calling(ordinal, turn, past))
         beside = consent.beside(allowed)
         if past is not None and past is waited:
-            told = {**self._wording.told(allowed.request), **beside}
+            told = {**self._wording.told(allowed.request).arguments, **beside}
             if not await consent.is_about(work, past, told):
                 await consent.withdraw(work, past)
                 return await self._cleared(request, turn, None)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.agent.questions import capability_of
 from holdfast.agent.tools import tools_of
 from holdfast.agent.work import Work
-from holdfast.contracts import Capability, Json
+from holdfast.contracts import Body, Capability, Json, canonical_json
 from holdfast.contracts.canonical import digest_json
 from holdfast.contracts.model import ModelRequest
+from holdfast.errors import HoldfastError
+from holdfast.gate.crossing import arguments_body
 from holdfast.models.base import Model
 
 _SHAPE = "Once you are done, answer with nothing but JSON that fits this schema:\n{schema}"
@@ -24,13 +27,21 @@ class _Base(NamedTuple):
     request: ModelRequest
 
 
+class Told(NamedTuple):
+    """What is recorded of a question beside the conversation."""
+
+    arguments: dict[str, Json]
+    body: Body | None
+    """The same, ready to be recorded; `None`: it can't be, and the gate says why."""
+
+
 class Wording:
     """Of the questions of one run; most are the same from turn to turn, but for the conversation."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
         self._capabilities: dict[tuple[str, int | None], Capability] = {}
-        self._arguments: tuple[object, dict[str, Json]] | None = None
+        self._arguments: tuple[object, Told] | None = None
         self._base: _Base | None = None
 
     def usual(self) -> ModelRequest:
@@ -69,7 +80,7 @@ class Wording:
             found = self._capabilities[key] = capability_of(self._work.model, timeout)
         return found
 
-    def told(self, request: ModelRequest) -> dict[str, Json]:
+    def told(self, request: ModelRequest) -> Told:
         """What is recorded of a question beside the conversation; the same from turn to turn."""
         known = self._arguments
         if known is None or known[0] is not request:
@@ -80,7 +91,10 @@ class Wording:
             }
             if request.output is not None:
                 told["output"] = digest_json(request.output.schema)
-            known = self._arguments = (request, told)
+            body = None
+            with suppress(HoldfastError):
+                body = arguments_body(canonical_json(told))
+            known = self._arguments = (request, Told(told, body))
         return known[1]
 
 

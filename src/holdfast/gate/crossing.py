@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from holdfast.contracts import (
     ApprovalRequest,
+    Body,
     CallStatus,
     Draft,
     EffectKind,
@@ -202,6 +203,8 @@ class Crossing:
     """What a person is asked about it right now."""
     own_id: str | None = None
     """Its effect id, where that does not follow from its number, or was asked for already."""
+    body: Body | None = None
+    """Its arguments as they are recorded, where they are the same as those of a call before it."""
 
     @property
     def asks_model(self) -> bool:
@@ -256,6 +259,11 @@ class Held:
 def effect_id(run_id: str, ordinal: int) -> str:
     """The name of a run's nth call."""
     return f"eff_{run_id.removeprefix('run_')}_{ordinal}"
+
+
+def arguments_body(data: bytes) -> Body:
+    """Arguments as they are recorded, of their canonical JSON."""
+    return Body.of(data, role="arguments", mime="application/json")
 
 
 def as_asked(crossing: Crossing, executor: Executor | None) -> dict[str, Json]:

@@ -58,7 +58,15 @@ from holdfast.gate._refusals import (
 from holdfast.gate.asking import Asking
 from holdfast.gate.broker import Settled, settlement
 from holdfast.gate.budgets import Purse, reserve_all
-from holdfast.gate.crossing import Crossing, Doubt, Held, Outcome, Wish, as_asked
+from holdfast.gate.crossing import (
+    Crossing,
+    Doubt,
+    Held,
+    Outcome,
+    Wish,
+    arguments_body,
+    as_asked,
+)
 from holdfast.gate.dryrun import planned_effect, pretended
 from holdfast.gate.execution import Execution
 from holdfast.gate.executor import Executor
@@ -198,8 +206,7 @@ class Gate:
         past = crossing.past
         wanted = crossing.wanted
         if past is None:
-            arguments, data = self._validated(crossing, executor)
-            body = _body(data)
+            arguments, body = self._validated(crossing, executor)
             request = body.ref.digest
             if self.guards.changes_calls and not crossing.asks_model:
                 arguments, wanted = await self._hooked(crossing, executor, arguments)
@@ -230,19 +237,23 @@ class Gate:
         except ModelError as why:
             raise Refused(why) from None
 
-    def _validated(self, crossing: Crossing, executor: Executor) -> tuple[dict[str, Json], bytes]:
-        """The arguments, and the same as canonical JSON."""
+    def _validated(self, crossing: Crossing, executor: Executor) -> tuple[dict[str, Json], Body]:
+        """The arguments, and the same as they are recorded."""
+        name, limits, body = crossing.name, executor.capability.limits, crossing.body
         try:
             arguments = executor.bind(crossing.args, crossing.kwargs)
-            data = check_request(crossing.name, arguments, executor.capability.limits)
+            if body is None:
+                body = arguments_body(check_request(name, arguments, limits))
+            elif body.ref.size > limits.max_request_bytes:
+                raise too_large(name, body.ref.size, limits)
             executor.check(arguments)
         except CallerError as why:
             raise Refused(why, kind="TypeError") from None
         except ModelError as why:
             raise Refused(why, kind="ValueError") from None
         if self.redactor.json(arguments) is not arguments:
-            raise Refused(holds_secret(crossing.name))
-        return arguments, data
+            raise Refused(holds_secret(name))
+        return arguments, body
 
     def _ruling(self, crossing: Crossing, executor: Executor, arguments: dict[str, Json]) -> Ruling:
         desk = crossing.desk
@@ -378,8 +389,4 @@ def _free(passing: Passing, wanted: Wish | None) -> bool:
 
 
 def _json_body(value: Json) -> Body:
-    return _body(canonical_json(value))
-
-
-def _body(data: bytes) -> Body:
-    return Body.of(data, role="arguments", mime="application/json")
+    return arguments_body(canonical_json(value))
