@@ -10,13 +10,14 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.agent.pictures import pictures_in
 from holdfast.agent.tools import DESCRIBE, READ_RESULT, RUN_CODE, SEARCH
-from holdfast.agent.view import cut, error_view, run_view, value_view
+from holdfast.agent.view import cut, error_view, in_order, run_view, value_view
 from holdfast.agent.work import Work
 from holdfast.contracts import (
     Body,
@@ -45,6 +46,11 @@ _ASKS = {SEARCH: "query", DESCRIBE: "name"}
 
 class _Left(Exception):
     """A call that is alone waits for a person: it is left there."""
+
+
+def _leave(now: Mood) -> None:
+    if now == "waiting":
+        raise _Left
 
 
 @dataclass(slots=True)
@@ -203,15 +209,6 @@ class Calls:
             await self._refuse(call, _unknown(call.name))
             return
 
-        def mood(now: Mood) -> None:
-            if now != "waiting":
-                self._waiting.pop(call.id, None)
-            elif alone:
-                raise _Left
-            else:
-                self._waiting[call.id] = crossing
-                self._stop_if_stuck()
-
         crossing = Crossing(
             desk=work.desk,
             ordinal=past.ordinal if past is not None else work.next_ordinal(),
@@ -222,10 +219,12 @@ class Calls:
             past=past,
             known=past is not None,
             call_id=call.id,
-            mood=mood,
+            mood=_leave,
             # Beside others its result would wait for them, and be lost with the process meanwhile.
             lazy=alone and not work.desk.shares,
         )
+        if not alone:
+            crossing.mood = partial(self._waits, crossing)
         end = await work.gate.perform(crossing)
         if not isinstance(end, Outcome):
             self.standing = True
@@ -236,6 +235,15 @@ class Calls:
         work.transcript.result(
             call.id, call.name, text, is_error=wrong, pictures=pictures_in(end.value)
         )
+
+    def _waits(self, crossing: Crossing, now: Mood) -> None:
+        """One call of several waits for a person, or does not any more."""
+        call_id = crossing.call_id or ""
+        if now == "waiting":
+            self._waiting[call_id] = crossing
+            self._stop_if_stuck()
+        else:
+            self._waiting.pop(call_id, None)
 
     # -- what holdfast answers itself -----------------------------------------------------------------
 
@@ -315,12 +323,8 @@ def direct_view(
     """What a model is shown of a capability's result, and whether it went wrong."""
     if error is not None:
         return error_view(error), True
-    text = value if isinstance(value, str) else _in_order(value)
+    text = value if isinstance(value, str) else in_order(value)
     return cut(text, limit, f'`{READ_RESULT}` with id "{effect_id}" gives more'), False
-
-
-_in_order = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
-"""A value as text, in the order in which it is recorded: who reads it there shows the same."""
 
 
 def _malformed(call: ToolCallPart) -> ModelError:

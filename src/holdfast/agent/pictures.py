@@ -37,11 +37,12 @@ _DEEP = 4
 """How deep inside a result a picture can be."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
+_HOLDS = (dict, list)  # written out, `dict | list` is made anew for every value
 
 
 def pictures_in(value: Json) -> tuple[Picture, ...]:
     """The pictures that a result names, in order; the same for the same result, wherever it is read."""
-    if not isinstance(value, dict | list):
+    if not isinstance(value, _HOLDS):
         return ()
     found: dict[str, Picture] = {}
     _find(value, found, _DEEP, _LOOKED_AT)
@@ -62,7 +63,7 @@ def _find(
         for one in value:
             if left <= 0:
                 break
-            left = _find(one, found, depth - 1, left) if isinstance(one, dict | list) else left - 1
+            left = _find(one, found, depth - 1, left) if isinstance(one, _HOLDS) else left - 1
     return left
 
 

@@ -34,6 +34,8 @@ UNUSED = ModelUsage()
 _WORKED = frozenset(("MODEL_STREAM_CUT", "MODEL_TIMEOUT"))
 """Failures of a provider that had begun with its answer, for all anybody knows."""
 
+_HOLDS = (dict, list)  # written out, `dict | list` is made anew for every value
+
 Sink = Callable[[ModelDelta], None]
 """Told each piece of an answer as it comes."""
 
@@ -280,7 +282,7 @@ def _is_in_order(value: Any) -> bool:
     elif not isinstance(value, list):
         return True
     for one in cast("Iterable[Any]", value):
-        if isinstance(one, dict | list) and not _is_in_order(one):
+        if isinstance(one, _HOLDS) and not _is_in_order(one):
             return False
     return True
 

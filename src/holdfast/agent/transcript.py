@@ -97,15 +97,17 @@ class Transcript:
         self.reported = answer.usage.input_tokens
         self.cut = answer.finish == "length"
         message = sure(AssistantMessage, parts=answer.parts)
-        size = 0
+        size, text = 0, ""
         for part in answer.parts:
             if part.kind == "tool_call":
                 self.waiting[part.id] = None
                 size += len(part.name) + len(str(part.arguments)) + 16
-            else:
-                size += _size(part.text)
+                continue
+            size += _size(part.text)
+            if part.kind == "text":
+                text += part.text
         self._add(message, f"a{body}".encode(), size)
-        self.last_text = message.text or self.last_text
+        self.last_text = text or self.last_text
         return message
 
     def result(

@@ -7,8 +7,10 @@ conversation, byte for byte, and a provider's cache of it still holds.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from holdfast.contracts import ErrorObject, Json, RunResult, RunStatus
+from holdfast.contracts.canonical import json_string
 
 _STDERR_SHARE = 4
 """Of the room there is, standard error gets one part in so many."""
@@ -18,6 +20,19 @@ def value_view(value: Json, *, limit: int, handle: str) -> str:
     """A value as text of at most about `limit` bytes; `handle` says where all of it is."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return cut(text, limit, handle)
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, sort_keys=True, check_circular=False)
+# Made once, as in `contracts/canonical.py`: `encode` makes it anew for every value.
+_make: Any = getattr(json.encoder, "c_make_encoder", None)
+_pieces: Any = _make and _make(
+    None, _encoder.default, json_string, None, ": ", ", ", True, False, True
+)
+
+
+def in_order(value: Json) -> str:
+    """A value as text, in the order in which it is recorded: who reads it there shows the same."""
+    return "".join(_pieces(value, 0)) if _pieces is not None else _encoder.encode(value)
 
 
 def cut(text: str, limit: int, handle: str) -> str:

@@ -81,6 +81,7 @@ class Contract:
         self._parameters = parameters(capability)
         self._positional = [one.name for one in self._parameters if not one.keyword_only]
         self._names = frozenset(one.name for one in self._parameters)
+        self._required = frozenset(one.name for one in self._parameters if one.required)
         self._takes_more = takes_more(capability)
 
     @property
@@ -94,17 +95,17 @@ class Contract:
             most = len(self._positional)
             by_position = f"{most} argument{'s' if most != 1 else ''} by position"
             raise self._refused(f"takes {by_position}, {len(args)} were given")
-        bound = dict(zip(self._positional, args, strict=False))
+        bound = dict(zip(self._positional, args, strict=False)) if args else {}
         for name, value in kwargs.items():
             if name in bound:
                 raise self._refused(f"got `{name}` twice, by position and by name")
             if name not in self._names and not self._takes_more:
                 raise self._refused(f"has no parameter `{name[:80]}`")
             bound[name] = value
-        missing = [one.name for one in self._parameters if one.required and one.name not in bound]
-        if missing:
-            named = ", ".join(f"`{one}`" for one in missing)
-            raise self._refused(f"needs {named}")
+        if not bound.keys() >= self._required:
+            missing = self._required - bound.keys()
+            named = [f"`{one.name}`" for one in self._parameters if one.name in missing]
+            raise self._refused(f"needs {', '.join(named)}")
         return bound
 
     def check(self, arguments: Mapping[str, Json]) -> None:

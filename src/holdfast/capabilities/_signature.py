@@ -59,7 +59,9 @@ class Signature:
             else:
                 shown.append(one.replace(annotation=hint))
         self._simple = {one.name: one.annotation for one in shown if one.annotation in _SIMPLE}
-        self._required = [one.name for one in shown if one.default is inspect.Parameter.empty]
+        self._required = frozenset(
+            one.name for one in shown if one.default is inspect.Parameter.empty
+        )
         self._simple_result = hints.get("return") if hints.get("return") in _SIMPLE else None
         self._arguments = _adapter(_typed_dict(shown, documented), name, "its parameters")
         self._result: TypeAdapter[Any] = _adapter(hints.get("return", Any), name, "its result")
@@ -72,7 +74,7 @@ class Signature:
         for name, value in given.items():
             if type(value) is not simple.get(name):
                 return False
-        return all(name in given for name in self._required)
+        return given.keys() >= self._required
 
     def arguments(self, given: Mapping[str, Json]) -> dict[str, Any]:
         """The values the function wants; raises `pydantic.ValidationError`."""
@@ -87,7 +89,8 @@ class Signature:
         """
         if named is None:
             named = self.arguments(given)
-        named.update((one, context) for one in self._context)
+        for one in self._context:
+            named[one] = context
         return [named.pop(one.name, one.default) for one in self._by_position], named
 
     def result(self, value: Any) -> Json:

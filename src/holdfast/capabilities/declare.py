@@ -109,7 +109,11 @@ class Declared(Contract, Generic[P, R]):
             args, kwargs = self._signature.call(arguments, context, named)
         except ValidationError as error:
             raise self._unfit(*first_problem(error)) from None
-        return self._signature.result(await self._called(self.function, *args, **kwargs))
+        function: Callable[..., Any] = self.function
+        given = (
+            function(*args, **kwargs) if self._async else self._called(function, *args, **kwargs)
+        )
+        return self._signature.result(await given)
 
     async def reconcile(self, arguments: Mapping[str, Json], context: Context) -> Finding:
         """Ask the function given as `reconcile` what became of an effect.
