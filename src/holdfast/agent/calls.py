@@ -64,8 +64,9 @@ class Calls:
     """Why one of them can't go on where a hook failed."""
     left_out: bool = False
     """Whether one was not made, because the run is to stop."""
-    _waiting: dict[str, Crossing] = field(default_factory=dict[str, Crossing])
-    _under_way: set[str] = field(default_factory=set[str])
+    # Of several calls; one that is alone waits for nobody.
+    _waiting: dict[str, Crossing] = field(init=False)
+    _under_way: set[str] = field(init=False)
     _group: TaskGroup | None = None
 
     async def make(self, calls: Sequence[ToolCallPart]) -> None:
@@ -97,7 +98,7 @@ class Calls:
                     group.cancel_scope.cancel()
                 self._stop_if_stuck()
 
-        self._under_way = {call.id for call in calls}
+        self._waiting, self._under_way = {}, {call.id for call in calls}
         async with anyio.create_task_group() as group:
             self._group = group
             if programs:

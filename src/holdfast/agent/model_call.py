@@ -38,6 +38,7 @@ class Asker:
 
     def __init__(self, work: Work) -> None:
         self._work = work
+        self._gate = work.gate
         self._wording = Wording(work)
         self._affording = Affording(work)
         self._retrying = Retrying(work)
@@ -141,18 +142,18 @@ class Asker:
             None if quiet else self._hears(ordinal, hook),
             prices=work.spec.prices,
             reserved=reserved,
-            redactor=work.gate.redactor,
+            redactor=self._gate.redactor,
             pictures=self._pictures if work.transcript.pictured else None,
         )
         question.lowered = lowered
         crossing = self._crossing(question, cleared, turn=turn, left_ms=left_ms)
-        question.effect_id = crossing.effect_id
+        effect = question.effect_id = crossing.effect_id
         end = await self._perform(crossing, question)
         if hook is not None:
             hook(None)
         self._used(question)
         if turn is not None:
-            self._retrying.last = crossing.effect_id
+            self._retrying.last = effect
         if not isinstance(end, Outcome):
             raise OperatorError(
                 "REPLAY_MISMATCH", "A question to a model is in doubt, which it can't be."
@@ -202,13 +203,14 @@ class Asker:
     async def _perform(self, crossing: Crossing, question: Question) -> Outcome | Doubt | Held:
         """Let it cross; what came of an answer that broke off stays, unless it is asked again and answered."""
         try:
-            return await self._work.gate.perform(crossing)
+            return await self._gate.perform(crossing)
         finally:
-            if self._work.feed is not None:
-                self._work.feed.ended()
+            feed = self._work.feed
+            if feed is not None:
+                feed.ended()
             seen = question.broke_off
             if seen is not None and crossing.turn is not None:
-                clean = self._work.gate.redactor.json(dumped(seen))  # as it is recorded
+                clean = self._gate.redactor.json(dumped(seen))  # as it is recorded
                 self._work.transcript.partial = ModelAnswer.model_validate(clean)
 
     def _hears(self, ordinal: int, hook: Sink | None) -> Sink | None:

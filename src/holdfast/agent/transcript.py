@@ -161,6 +161,8 @@ class Transcript:
 
     def open_calls(self) -> list[ToolCallPart]:
         """The calls of the newest answer that have no result yet, in order."""
+        if not self.waiting:
+            return []
         return [call for call in self._asked() if self.waiting.get(call.id, call) is None]
 
     def compact(self, summary: str, keep: int) -> None:

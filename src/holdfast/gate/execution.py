@@ -6,6 +6,7 @@ changes anything, and the code sees a result only once it is on record (`results
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from time import monotonic
 
 import anyio
@@ -70,6 +71,7 @@ class Execution:
         self._results = results
         self._seeded: set[str] = set()
         self._reading: dict[str, Act] = {}
+        self._scope: type[anyio.CancelScope] | None = None
 
     async def make(self, crossing: Crossing, passing: Passing, started: float) -> Outcome | Doubt:
         """Intent, execute, result."""
@@ -93,9 +95,10 @@ class Execution:
         """Record that it is about to happen, and make the first attempt."""
         crossing, passing, intent = act.crossing, act.passing, act.intent
         desk, asks = crossing.desk, crossing.asks_model
+        shares = desk.shares
         if passing.grant_id is not None:
             await self._check_consent(act, passing.grant_id)
-        if passing.capability.side_effect in HARMLESS and not asks and not desk.shares:
+        if not asks and not shares and passing.capability.side_effect in HARMLESS:
             passing.untold = intent
             self._reading[intent.effect_id] = act
             try:
@@ -104,7 +107,7 @@ class Execution:
                 del self._reading[intent.effect_id]
         # A question to a model changes nothing: that it was asked must be known, not be on disk.
         await desk.append(passing.before(intent, desk.run_id), durable=not asks)
-        if desk.shares and (denied := await self.without_room(act)):
+        if shares and (denied := await self.without_room(act)):
             return denied
         return await self._execute(act)
 
@@ -168,7 +171,7 @@ class Execution:
     async def _check_consent(self, act: Act, grant_id: str) -> None:
         """Refuse a call whose grant has ended while it waited for its turn, which may have taken long."""
         if not await self._questions.approvals.in_force(grant_id):
-            act.passing.drafts.clear()  # it was not used
+            act.passing.drafts = ()  # it was not used
             raise self._turned_away(act, grant_ended(act.crossing.name))
 
     def _turned_away(self, act: Act, why: HoldfastError) -> Refused:
@@ -188,7 +191,7 @@ class Execution:
         timeout = passing.limits.timeout_ms
         value: Json = None
         try:
-            with anyio.move_on_after(timeout / 1000) as scope:
+            with self._within(timeout / 1000) as scope:
                 inquiry.begin(scope)
                 try:
                     value = await passing.executor.execute(passing.arguments, act.context)
@@ -213,6 +216,12 @@ class Execution:
             return await self._cut_off(act, _S.TIMED_OUT, timed_out(act.crossing.name, timeout))
         inquiry.raise_failure()
         return await self._results.gave(act, value)
+
+    def _within(self, seconds: float) -> anyio.CancelScope:
+        """`anyio.move_on_after`, which asks twice which event loop there is, without asking."""
+        if self._scope is None:
+            self._scope = type(anyio.CancelScope())  # it gives a scope of the loop's own kind
+        return self._scope(deadline=get_running_loop().time() + seconds)
 
     async def _cut_off(self, act: Act, status: EffectStatus, why: HoldfastError) -> Outcome | Doubt:
         """It took too long, or was cancelled. Of what must not be done twice, that is no answer."""

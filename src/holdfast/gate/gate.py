@@ -297,7 +297,7 @@ class Gate:
             return False
         passing.grant_id = grant.id
         used = ApprovalPreapproved(effect_id=crossing.effect_id, grant_id=grant.id)
-        passing.drafts.append(Draft.of(used, run_id=crossing.desk.run_id))
+        passing.drafts += (Draft.of(used, run_id=crossing.desk.run_id),)
         return True
 
     async def _ask(
@@ -315,7 +315,7 @@ class Gate:
             )
         except ModelError as why:  # a hook does not want it asked
             raise Refused(why) from None
-        passing.drafts.extend(settled.drafts)
+        passing.drafts += tuple(settled.drafts)
         if crossing.past is not None:
             crossing.past.settled = True
         if not settled.releases:

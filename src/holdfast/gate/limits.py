@@ -113,7 +113,7 @@ class Limiter:
 
     def enter_now(self, name: str, limits: CapabilityLimits) -> bool:
         """Take a turn, if there is one without waiting; whoever got it has to `leave`."""
-        counts = self._of(name)
+        counts = self._counts.get(name) or self._of(name)
         if counts.waiting or counts.running >= limits.concurrency:
             return False
         self._count(name, counts, limits.rate_per_min)
@@ -134,7 +134,7 @@ class Limiter:
 
     def leave(self, name: str) -> None:
         """Give the turn to the next."""
-        counts = self._of(name)
+        counts = self._counts[name]
         counts.running -= 1
         if counts.waiting:
             _wake(counts)

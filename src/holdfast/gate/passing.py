@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from holdfast.contracts import (
     Body,
@@ -31,7 +31,7 @@ class Passing:
     body: Body
     """The arguments as they are recorded."""
     ruling: Ruling
-    drafts: list[Draft] = field(default_factory=list[Draft])
+    drafts: tuple[Draft, ...] = ()
     """What is to be recorded together with the intent."""
     approval_id: str | None = None
     grant_id: str | None = None
@@ -66,13 +66,13 @@ class Passing:
 
     def intent(self, crossing: Crossing) -> EffectIntent:
         """What is about to happen."""
-        capability = self.capability
+        capability, name = self.executor.capability, crossing.name
         return made(
             EffectIntent,
             {
                 "effect_id": crossing.effect_id,
                 "kind": crossing.kind,
-                "name": crossing.name,
+                "name": name,
                 "side_effect": capability.side_effect,
                 "idempotent": capability.idempotent,
                 "idempotency_key": None,
@@ -93,6 +93,6 @@ class Passing:
                 "reserved": self.reserved,
                 "policy_refs": self.ruling.rule_ids,
                 "content_refs": (self.body.ref.digest,),
-                "redacted_summary": f"{'ask' if crossing.asks_model else 'execute'} {crossing.name}",
+                "redacted_summary": f"{'ask' if crossing.asks_model else 'execute'} {name}",
             },
         )

@@ -143,20 +143,19 @@ class Policy:
     def decide(self, call: Call) -> Ruling:
         """What follows for the call. Raises nothing."""
         capability = call.capability
-        if (
-            self._looks_inside
-            or capability is None
-            or not isinstance(capability.approval_policy, str)
-        ):
-            return self._rule(call, None)
-        # Nobody looks at the arguments, so the next call like this one is ruled on alike.
         key = (id(capability), call.tool, call.session_id, call.provenance._value_)
         known = self._rulings.get(key)
-        if known is None or known[0] is not capability:
+        if known is not None and known[0] is capability:
+            return known[1]
+        ruling = self._rule(call, None)
+        if capability is None or self._looks_inside:
+            return ruling
+        if isinstance(capability.approval_policy, str):
+            # Nobody looked at the arguments, so the next call like this one is ruled on alike.
             if len(self._rulings) >= _REMEMBERED:
                 self._rulings.clear()
-            known = self._rulings[key] = (capability, self._rule(call, None))
-        return known[1]
+            self._rulings[key] = (capability, ruling)
+        return ruling
 
     def explain(self, call: Call) -> Explanation:
         """What `decide` says, and everything that was looked at on the way."""

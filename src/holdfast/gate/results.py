@@ -56,18 +56,18 @@ class Results:
     async def gave(self, act: Act, value: Json, *, resolved: str | None = None) -> Outcome:
         """A value came: check it, record it, and hand it on."""
         passing, crossing = act.passing, act.crossing
-        executor = passing.executor
+        executor, name = passing.executor, crossing.name
         try:
             executor.check_result(value)
             value = self._redactor.json(value)
-            data = check_response(crossing.name, value, passing.limits)
+            data = check_response(name, value, passing.limits)
             body = Body.of(data, role="result", mime="application/json")
         except HoldfastError as why:
             error = redacted(self._redactor, ErrorObject.of(why))
             return await self.ended(act, _S.FAILED, error)
         await self._record(act, _S.COMPLETED, body=body, resolved=resolved)
         record = call_record(
-            crossing.name,
+            name,
             executor.capability.side_effect,
             passing.request,
             took=monotonic() - act.started,
@@ -233,7 +233,8 @@ class Results:
         """Record the result; from here on, its place among the results of the run is fixed."""
         crossing, passing, context = act.crossing, act.passing, act.context
         desk, careful, completed = crossing.desk, act.careful, status is _S.COMPLETED
-        run_id, bodies = desk.run_id, (body,) if body else ()
+        run_id, attempt = desk.run_id, context.attempt
+        bodies, digests = ((body,), (body.ref.digest,)) if body is not None else ((), ())
         keeps = completed and context.kept.bodies
         result = made(
             EffectResult,
@@ -244,33 +245,34 @@ class Results:
                 "reconciliation_ref": None,
                 "error": error,
                 "raised": kind,
-                "attempt": context.attempt if context.attempt > 1 else None,
+                "attempt": attempt if attempt > 1 else None,
                 "resolved": resolved,
                 "hooked": completed and self._hooked(crossing),
-                "spent": self._settle(act),
+                "spent": self._settle(act, passing.reserved),
                 "usage": context.usage,
                 "duration_ms": int(act.took * 1000),
-                "content_refs": (body.ref.digest,) if body else (),
+                "content_refs": digests,
                 "redacted_summary": f"{crossing.name} {status._value_}",
             },
         )
         if keeps:
             bodies += keeps
+        crossing.ordered(desk.next_order())
+        # From here on it is told: hooks may look at the result for long, and it is no slow read meanwhile.
+        intent, passing.untold = passing.untold, None
+        if intent is None and crossing.lazy:
+            desk.hold([Draft.of(result, run_id=run_id, bodies=bodies)], durable=careful)
+            return
 
         def draft() -> Draft:
             return Draft.of(result, run_id=run_id, bodies=bodies)
 
-        crossing.ordered(desk.next_order())
-        # From here on it is told: hooks may look at the result for long, and it is no slow read meanwhile.
-        intent, passing.untold = passing.untold, None
         if intent is not None and keeps:  # whoever has its name may look for it at once
             await desk.append([*passing.before(intent, run_id), draft()], durable=False)
         elif intent is not None:
             # Nobody waits for these records: they are made where they are written, while the code goes on.
             count = len(passing.drafts) + 2
             desk.post_made(count, lambda: [*passing.before(intent, run_id), draft()])
-        elif crossing.lazy:
-            desk.hold([draft()], durable=careful)
         elif careful or desk.shares or crossing.asks_model or keeps:
             await desk.append([draft()], durable=careful)
         else:
@@ -290,8 +292,7 @@ class Results:
         name = context.external_id
         return None if name is None else self._redactor.text(name)
 
-    def _settle(self, act: Act) -> Reserved | None:
-        reserved, desk = act.passing.reserved, act.crossing.desk
+    def _settle(self, act: Act, reserved: Reserved | None) -> Reserved | None:
         if reserved is None:
             return None
         cost, usage = act.context.cost_micros, act.context.usage
@@ -301,7 +302,7 @@ class Results:
             wall_ms=int(act.took * 1000),
             tokens=reserved.tokens if usage is None else usage.tokens,
         )
-        settle_all(desk.purses, reserved, spent)
+        settle_all(act.crossing.desk.purses, reserved, spent)
         return spent
 
 
