@@ -164,12 +164,12 @@ class Asker:
         self, question: Question, cleared: Cleared, *, turn: int | None, left_ms: int | None
     ) -> Crossing:
         """A question on its way out."""
-        work = self._work
+        work, desk = self._work, self._work.desk
         told, body = self._wording.told(question.request)
         if cleared.beside:
             told, body = {**told, **cleared.beside}, None
         return Crossing(
-            desk=work.desk,
+            desk=desk,
             ordinal=cleared.ordinal,
             name=f"model:{work.model.id}",
             args=(),
@@ -183,7 +183,7 @@ class Asker:
             context=work.transcript.digest,
             reserve=question.reserved,
             # What others share is given back at once, not when this run has something else to say.
-            lazy=not work.desk.shares,
+            lazy=not desk.shares,
             wanted=cleared.allowed.wanted,
             within_ms=left_ms,
             mood=consent.leave,

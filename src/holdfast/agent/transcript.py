@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from holdfast.contracts import digest
-from holdfast.contracts._base import sure
+from holdfast.contracts._base import made, sure
 from holdfast.contracts.message import (
     AssistantMessage,
     Message,
@@ -96,7 +96,7 @@ class Transcript:
         self.answers += 1
         self.reported = answer.usage.input_tokens
         self.cut = answer.finish == "length"
-        message = sure(AssistantMessage, parts=answer.parts)
+        message = made(AssistantMessage, {"role": "assistant", "parts": answer.parts})
         size, text = 0, ""
         for part in answer.parts:
             if part.kind == "tool_call":
@@ -122,13 +122,16 @@ class Transcript:
         """A call has its result; results join the conversation once all of them are known."""
         if call_id not in self.waiting or self.waiting[call_id] is not None:
             return
-        found = sure(
+        found = made(
             ToolMessage,
-            call_id=call_id,
-            name=name,
-            text=text,
-            is_error=is_error,
-            pictures=pictures,
+            {
+                "role": "tool",
+                "call_id": call_id,
+                "name": name,
+                "text": text,
+                "is_error": is_error,
+                "pictures": pictures,
+            },
         )
         self.waiting[call_id] = found
         if None not in self.waiting.values():

@@ -141,9 +141,9 @@ class Desk:
     def _all(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
         if self.runless:
             return [draft.model_copy(update={"run_id": None}) for draft in drafts]
-        if self.begin is None and not self.held:
-            return drafts
-        return [*self._first(), *self._held(), *drafts]
+        if self.begin is not None:
+            return [*self._first(), *self._held(), *drafts]
+        return [*self._held(), *drafts] if self.held else drafts
 
     def _held(self) -> Sequence[Draft]:
         if not self.held:

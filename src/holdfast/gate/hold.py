@@ -9,14 +9,10 @@ class Hold:
     """`with` it around an effect, from its intent on, once `passed` let it in. Open unless it was shut."""
 
     def __init__(self) -> None:
-        self._shut = False
+        self.closed = False
+        """Whether nobody is let in."""
         self._inside = 0
         self._left = anyio.Event()
-
-    @property
-    def closed(self) -> bool:
-        """Whether nobody is let in."""
-        return self._shut
 
     async def emptied(self) -> None:
         """Return once no effect is under way; after `shut`."""
@@ -26,15 +22,15 @@ class Hold:
 
     def shut(self) -> None:
         """Let nobody in any more: who comes waits until the process is gone. Its run is on record, and goes on elsewhere."""
-        self._shut = True
+        self.closed = True
 
     def lift(self) -> None:
         """Let those in that come from now on: the host does not stop after all."""
-        self._shut = False
+        self.closed = False
 
     async def passed(self) -> None:
         """Wait for ever, if it is shut."""
-        if self._shut:
+        if self.closed:
             await anyio.sleep_forever()
 
     def __enter__(self) -> None:
@@ -44,5 +40,5 @@ class Hold:
     def __exit__(self, *_: object) -> None:
         """The effect has ended."""
         self._inside -= 1
-        if self._shut:
+        if self.closed:
             self._left.set()
