@@ -26,8 +26,8 @@ class Afforded(NamedTuple):
 
     request: ModelRequest
     """With no longer an answer than there is room for."""
-    reserved: Reserved | None
-    """What to set aside; `None`: there is no budget."""
+    reserved: Reserved
+    """What to set aside."""
     lowered: bool
     """Whether a budget made the answer shorter than it might have been."""
 
@@ -42,11 +42,9 @@ class Affording:
         self._more = 1.0  # tokens the provider counts for one of ours; never less than ours
 
     async def fit(self, request: ModelRequest, *, held: Reserved | None = None) -> Afforded:
-        """What to ask and what to set aside; `held`: what is set aside for this very question already."""
+        """What to ask and what to set aside, where there is a budget; `held`: what is set aside for it already."""
         work = self._work
         purses = work.desk.purses
-        if not purses:
-            return Afforded(request, None, False)
         for purse in purses:
             if purse.shared:  # others use it up, too
                 purse.refresh(await work.journal.row("budgets", purse.account or ""))

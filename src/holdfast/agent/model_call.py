@@ -130,8 +130,10 @@ class Asker:
         ordinal, past = cleared.ordinal, cleared.past
         request = cleared.allowed.request
         capability = self._wording.capability(request)
-        held = past.intent.reserved if past is not None and past.intent is not None else None
-        request, reserved, lowered = await self._affording.fit(request, held=held)
+        reserved, lowered = None, False
+        if work.desk.purses:
+            held = past.intent.reserved if past is not None and past.intent is not None else None
+            request, reserved, lowered = await self._affording.fit(request, held=held)
         hook = None
         if work.guards.active and not quiet:
             hook = work.guards.listener(effect_id(work.run_id, ordinal))

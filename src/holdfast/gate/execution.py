@@ -89,6 +89,9 @@ class Execution:
             end = await self._in_turn(act)
         finally:
             limiter.leave(name)
+        if isinstance(end, Outcome) and crossing.past is None and not act.inquiry.asked:
+            act.inquiry.over = True
+            return end  # nobody was asked, so there is nothing to take back
         return await self.to_the_end(act, end)
 
     async def _in_turn(self, act: Act) -> Ends:
