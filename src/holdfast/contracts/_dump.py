@@ -53,7 +53,7 @@ def _writer(model: type[BaseModel]) -> Write:
     """The function that writes this model, made once."""
     if _serializes(model):
         return _written.setdefault(model, _in_its_own_way)
-    names: dict[str, Any] = {"plain": _plain, "PLAIN": _PLAIN}
+    names: dict[str, Any] = {"plain": _plain, "PLAIN": _PLAIN, "dumped": dumped}
     source = ["def write(model):", "    values, found = model.__dict__, {}"]
     for number, (name, field) in enumerate(model.model_fields.items()):
         names[f"test_{number}"] = field.exclude_if
@@ -92,9 +92,36 @@ def _condition(field: FieldInfo, number: int) -> str:
 
 def _expression(field: FieldInfo) -> str:
     """What becomes of `value`, which is of the field's type."""
-    if _is_scalar(field.annotation):
+    annotation = field.annotation
+    if _is_scalar(annotation):
         return "value"
-    return "value if type(value) in PLAIN else plain(value)"
+    return f"value if type(value) in PLAIN else {_conversion(annotation)}"
+
+
+def _conversion(annotation: Any) -> str:
+    """What becomes of a value of this type that is no scalar: without looking at it, where the type says it all."""
+    kinds = [one for one in _alternatives(annotation) if not _is_scalar(one)]
+    if len(kinds) != 1:
+        return "plain(value)"
+    (kind,) = kinds
+    if get_origin(kind) in (tuple, list):
+        scalars = all(one is Ellipsis or _is_scalar(one) for one in get_args(kind))
+        return "[*value]" if scalars else "plain(value)"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "value._value_"  # `value` is a property, and a slow one
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "dumped(value)"
+    return "plain(value)"
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """The types that an annotation allows."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [kind for one in get_args(annotation) for kind in _alternatives(one)]
+    return [annotation]
 
 
 def _is_scalar(annotation: Any) -> bool:

@@ -34,6 +34,8 @@ RECORD_VERSION = 1
 MAX_PAYLOAD_BYTES = 64 * 1024
 """Greater things are content: put them in a body and refer to them."""
 
+_US = "holdfast"
+
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}(\.[a-z][a-z0-9_]{0,63})?")
 
 
@@ -50,7 +52,7 @@ class Draft(Asked):
     """The turn it belongs to."""
     effect_id: Id | None = None
     """The effect it belongs to."""
-    actor: Id = "holdfast"
+    actor: Id = _US
     """On whose authority."""
     cause: int | None = Field(default=None, ge=1, lt=1 << 63)
     """The seq of the record it follows from."""
@@ -79,16 +81,19 @@ class Draft(Asked):
         *,
         run_id: str | None = None,
         turn_id: str | None = None,
-        actor: str = "holdfast",
+        actor: str = _US,
         cause: int | None = None,
         privacy: Privacy = Privacy.CONTENT_REFS_ONLY,
         content: tuple[ContentRef, ...] = (),
         bodies: tuple[Body, ...] = (),
     ) -> Draft:
         """The draft of a typed payload. Its kind follows from the type, its effect from the payload."""
-        for id_ in (run_id, turn_id, actor):
-            if id_ is not None:
-                check_id(id_)
+        if run_id is not None:
+            check_id(run_id)
+        if turn_id is not None:
+            check_id(turn_id)
+        if actor is not _US:
+            check_id(actor)
         said = dumped(payload)
         return made(
             _Typed,
@@ -132,7 +137,7 @@ class Record(Told):
     """The turn it belongs to."""
     effect_id: str | None = optional()
     """The effect it belongs to."""
-    actor: str = "holdfast"
+    actor: str = _US
     """On whose authority."""
     cause: int | None = optional()
     """The seq of the record it follows from."""

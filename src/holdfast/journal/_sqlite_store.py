@@ -112,14 +112,14 @@ class Store:
                 self._heads[stream] = head
         return head
 
-    def find_row(self, projection: str, key: str) -> Cell | None:
-        cell = self._cells.get((projection, key))
+    def find_row(self, at: Key) -> Cell | None:
+        cell = self._cells.get(at)
         if cell is None:
-            cell = find_row(self._db, projection, key)
+            cell = find_row(self._db, *at)
             if cell is not None:
-                self._cells[projection, key] = cell
+                self._cells[at] = cell
             else:
-                self._absent.add((projection, key))
+                self._absent.add(at)
         return cell
 
     def has_body(self, digest: str) -> bool:

@@ -39,7 +39,7 @@ class Holder(Protocol):
         """The stream's head, if anybody ever wrote to or claimed it."""
         ...
 
-    def find_row(self, projection: str, key: str) -> Cell | None:
+    def find_row(self, at: Key) -> Cell | None:
         """A projection row."""
         ...
 
@@ -78,10 +78,6 @@ class Stage:
         """The stream's head as of this transaction."""
         return self.heads.get(stream) or self._holder.find_head(stream) or Head(stream)
 
-    def row(self, at: Key) -> Cell | None:
-        """A projection row as of this transaction."""
-        return self.rows.get(at) or self._holder.find_row(*at)
-
     def append(self, request: Append) -> Appended:
         """Stage the records, or raise the refusal and leave the stage as it was."""
         stream, entries, expected_pos, epoch = request
@@ -103,7 +99,7 @@ class Stage:
                 holds = True
             fold = FOLDS.get(entry.kind)
             if fold is not None:
-                rows = rows or _Overlay(self)
+                rows = rows or _Overlay(self.rows, self._holder)
                 run_id, effect_id = entry.run_id, entry.effect_id
                 fact = Fact(seq, stream, pos, now, entry.kind, run_id, effect_id, entry.payload)
                 try:
@@ -198,15 +194,16 @@ class Stage:
 class _Overlay:
     """Rows as one request sees them: its own changes, then the stage's, then the store's."""
 
-    __slots__ = ("_stage", "changed")
+    __slots__ = ("_find", "_staged", "changed")
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, staged: dict[Key, Cell], holder: Holder) -> None:
+        self._staged = staged
+        self._find = holder.find_row
         self.changed: dict[Key, Cell] = {}
 
     def get(self, projection: str, key: str) -> Value | None:
         at = (projection, key)
-        cell = self.changed.get(at) or self._stage.row(at)
+        cell = self.changed.get(at) or self._staged.get(at) or self._find(at)
         return None if cell is None else cell[1]
 
     def put(self, projection: str, key: str, value: Value, tag: str | None) -> None:

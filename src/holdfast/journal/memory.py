@@ -16,6 +16,7 @@ from holdfast.journal._request import closed, report
 from holdfast.journal._stage import (
     Append,
     Cell,
+    Key,
     Stage,
     check_batch,
     check_claim,
@@ -76,8 +77,8 @@ class MemoryJournal(Journal):
     def find_head(self, stream: str) -> Head | None:
         return self._heads.get(stream)
 
-    def find_row(self, projection: str, key: str) -> Cell | None:
-        return self._cells.get((projection, key))
+    def find_row(self, at: Key) -> Cell | None:
+        return self._cells.get(at)
 
     def has_body(self, digest: str) -> bool:
         return digest in self._bodies
@@ -93,8 +94,7 @@ class MemoryJournal(Journal):
         epoch: int | None = None,
         durable: bool = True,
     ) -> Appended:
-        request = Append(check_id(stream), check_batch(records), expected_pos, epoch)
-        return self._write(lambda stage: stage.append(request))
+        return self._write(Append(check_id(stream), check_batch(records), expected_pos, epoch))
 
     def append_now(
         self,
@@ -105,8 +105,7 @@ class MemoryJournal(Journal):
         epoch: int | None = None,
         durable: bool = True,
     ) -> Appended:
-        request = Append(check_id(stream), check_batch(records), expected_pos, epoch)
-        return self._write(lambda stage: stage.append(request))
+        return self._write(Append(check_id(stream), check_batch(records), expected_pos, epoch))
 
     def post(
         self,
@@ -130,8 +129,7 @@ class MemoryJournal(Journal):
         while self._posted:
             stream, make, expected_pos, epoch, failed = self._posted.popleft()
             try:
-                request = Append(stream, make_batch(make), expected_pos, epoch)
-                self._stage(lambda stage, request=request: stage.append(request))
+                self._stage(Append(stream, make_batch(make), expected_pos, epoch))
             except HoldfastError as failure:
                 report(failed, failure)
 
@@ -169,7 +167,7 @@ class MemoryJournal(Journal):
         if packed is None or packed.codec is None or taken_since(upto, seqs):
             return False
         refuse_persistent(digest, (one.retention for one in held))
-        self._write(lambda stage: stage.append(request))
+        self._write(request)
         self._bodies[digest] = Packed(packed.size, None, None)
         self._holdings.pop(digest, None)
         return True
@@ -199,18 +197,16 @@ class MemoryJournal(Journal):
     def _stage(self, work: Callable[[Stage], T]) -> T:
         stage = Stage(self, len(self._records), self._clock())
         result = work(stage)
-        packed = {
-            name: Packed(len(body.data), RAW, body.data)
-            for name, body in stage.bodies.items()
-            if name not in self._bodies or self._bodies[name].codec is None
-        }
         for stored in stage.records:
-            self._records.append(stored)
             self._streams.setdefault(stored.stream, []).append(stored)
+        self._records += stage.records
         self._heads.update(stage.heads)
         self._cells.update(stage.rows)
         self._know(stage.rows)
-        self._bodies.update(packed)
+        for name, body in stage.bodies.items():
+            known = self._bodies.get(name)
+            if known is None or known.codec is None:
+                self._bodies[name] = Packed(len(body.data), RAW, body.data)
         for one in stage.holdings:
             held = self._holdings.setdefault(one.digest, {})
             held[one.stream, one.run_id, one.retention] = one
