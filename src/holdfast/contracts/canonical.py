@@ -12,8 +12,6 @@ from hashlib import sha3_256
 from json.encoder import encode_basestring
 from typing import Any, TypeAlias
 
-import orjson
-
 from holdfast.errors import CallerError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -32,9 +30,6 @@ _pieces: Any = _make and _make(
 def _encode(value: Any) -> str:
     return "".join(_pieces(value, 0)) if _pieces is not None else _encoder.encode(value)
 
-
-# Looked up once: this is asked for every record.
-_dumps, _SORTED = orjson.dumps, orjson.OPT_SORT_KEYS
 
 json_string = encode_basestring
 """One string as JSON text."""
@@ -55,17 +50,6 @@ def canonical_text(value: Any) -> str:
 def canonical_json(value: Any) -> bytes:
     """The canonical JSON of `value` as UTF-8."""
     return utf8(canonical_text(value))
-
-
-def exact_json(value: Any) -> bytes:
-    """The canonical JSON of a value of text, whole numbers, booleans, lists and objects, in a fifth of the time.
-
-    The caller knows that there is no other number in it: those are spelled otherwise here, or lost.
-    """
-    try:
-        return _dumps(value, None, _SORTED)
-    except TypeError:  # a number of more than 64 bits, text that is none, too deep: the long way knows, or says why
-        return canonical_json(value)
 
 
 def utf8(text: str) -> bytes:

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast.contracts.canonical import exact_json
 from holdfast.errors import JournalError
+from holdfast.journal._exact import exact_json
 from holdfast.journal._sqlite_db import Columns, Db
 from holdfast.journal._sqlite_tables import MANY_TAGS, RESTING, TAGGED
 from holdfast.journal._squeeze import squeezed, unsqueezed

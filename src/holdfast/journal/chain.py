@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from holdfast.contracts import Body, Draft, Record, digest
-from holdfast.contracts.canonical import canonical_json, canonical_text, exact_json, json_string
+from holdfast.contracts.canonical import canonical_json, canonical_text, json_string
 from holdfast.contracts.content import ContentRef
 from holdfast.contracts.record import (
     MAX_PAYLOAD_BYTES,
@@ -25,6 +25,7 @@ from holdfast.contracts.record import (
     trusted_record,
 )
 from holdfast.errors import CallerError, JournalError
+from holdfast.journal._exact import exact_json
 
 ZERO = "0" * 64
 """What the first record of a stream names as its predecessor."""
