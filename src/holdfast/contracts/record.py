@@ -180,12 +180,23 @@ def trusted_record(found: dict[str, Any], hash_: str) -> Record:
     return made(Record, fields)
 
 
+_EXACT = frozenset((str, int, bool, type(None)))
+
 KINDS: dict[type[BaseModel], str] = {model: kind for kind, model in PAYLOADS.items()}
 
 
 def holds_exact(draft: Draft, kind: str) -> bool:
-    """Whether the payload of a draft of this kind was a model a moment ago, without a number but whole ones."""
-    return type(draft) is _Typed and _is_exact(kind)
+    """Whether the payload of a draft of this kind needs no more checks, and has no number in it but whole ones.
+
+    That is known of what was a model a moment ago, and seen of a flat payload of a kind of somebody's own.
+    """
+    if type(draft) is _Typed:
+        return _is_exact(kind)
+    return (
+        kind not in PAYLOADS
+        and _is_own_kind(kind)
+        and _EXACT.issuperset(map(type, draft.payload.values()))
+    )
 
 
 @cache
