@@ -210,10 +210,13 @@ class Store:
                 return
             db.do(_BODY_AGAIN, (packed.codec, packed.data, name))
         if first is None or first == by:
-            if db.do(_HOLD, (seq, name, *by)):
-                self._bodies[digest] = by
+            kept = db.do(_HOLD, (seq, name, *by))
+            if (
+                body is not None or first is not None
+            ):  # else it may have been erased, and come back some day
+                self._bodies[digest] = by if kept else _OTHERS
+            if kept:
                 return
-            self._bodies[digest] = _OTHERS
         db.do(_HOLD_TOO, (*by, seq, name))
 
     def _number(self, name: str | None) -> int:

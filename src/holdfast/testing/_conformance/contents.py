@@ -174,6 +174,17 @@ class Contents(Conformance):
         assert await journal.content(digest(TEXT)) == TEXT
         assert (await journal.verify()).erased == 0
 
+    async def test_a_body_can_come_back_after_somebody_has_referred_to_it(self, journal: Journal):
+        body = Body.of(TEXT)
+        await journal.append("s", [note(bodies=[body])])
+        assert await journal.erase(body.ref.digest, stream="s", reason="test")
+        for stream in ("s", "t"):
+            only = Draft(kind="test.note", payload={}, content=(body.ref,))
+            await journal.append(stream, [only])
+        await journal.append("u", [note(bodies=[body])])
+        assert await journal.content(body.ref.digest) == TEXT
+        assert (await journal.verify()).erased == 0
+
     async def test_a_body_that_came_back_is_held_by_who_brought_it(self, journal: Journal):
         body = kept(Retention.DURABLE)
         await journal.append("s", [note(bodies=[body])])
