@@ -48,7 +48,7 @@ class _Left(Exception):
     """A call that is alone waits for a person: it is left there."""
 
 
-def _leave(now: Mood) -> None:
+def _leave_alone(now: Mood) -> None:
     if now == "waiting":
         raise _Left
 
@@ -220,7 +220,7 @@ class Calls:
             past=past,
             known=past is not None,
             call_id=call.id,
-            mood=_leave,
+            mood=_leave_alone,
             # Beside others its result would wait for them, and be lost with the process meanwhile.
             lazy=alone and not work.desk.shares,
         )
